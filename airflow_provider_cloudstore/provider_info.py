@@ -11,8 +11,8 @@ DEFAULT_CONN_ID = "cloudstore_default"
 _INTEGRATION = "Cloudstore"
 
 
-def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
-    modules = [f"airflow_provider_cloudstore.{kind}.{name}" for name in ("cloudstore", *names)]
+def _modules(*names: str) -> list[dict[str, Any]]:
+    modules = [f"airflow_provider_cloudstore.{name}" for name in names]
     return [{"integration-name": _INTEGRATION, "python-modules": modules}]
 
 
@@ -49,10 +49,10 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
-        "operators": _modules("operators", "batch", "upload"),
-        "sensors": _modules("sensors"),
-        "hooks": _modules("hooks", "asynchronous"),
-        "triggers": _modules("triggers"),
+        "operators": _modules("operators.cloudstore", "operators.upload", "batch.operator"),
+        "sensors": _modules("sensors.cloudstore"),
+        "hooks": _modules("hooks.cloudstore", "hooks.asynchronous"),
+        "triggers": _modules("triggers.cloudstore"),
         "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # where Airflow has commands of providers
         "extra-links": ["airflow_provider_cloudstore.operators.links.FileLink"],
         "connection-types": [

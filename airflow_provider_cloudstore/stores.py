@@ -18,6 +18,7 @@ _TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before 
 _OBJECT_STORES = (*_TRANSACTIONAL, "abfs", "abfss", "adl", "oss", "memory")
 _MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # by a mounted share
 
 
 def _protocol(path: Any) -> str:
@@ -39,9 +40,15 @@ def filesystem(path: Any) -> tuple[Any, str]:
 
 
 def validate_target(path: Any) -> None:
-    """Raise ``InvalidInputError`` if a local path leads to something that is not a file."""
-    if is_local(path) and os.path.exists(found := filesystem(path)[1]) and not os.path.isfile(found):
+    """Raise ``InvalidInputError`` if a local path leads to something that is not a file, or below something that is no folder."""
+    if not is_local(path):
+        return
+    found = Path(filesystem(path)[1])
+    if os.path.exists(found) and not os.path.isfile(found):
         raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/')")
+    parent = next(one for one in found.parents if os.path.exists(one))
+    if not parent.is_dir():
+        raise InvalidInputError(f"target '{found}' cannot be written: '{parent}' is not a folder")
 
 
 def permanent_problem(path: Any, error: Exception) -> str:
@@ -57,7 +64,9 @@ def replace_file(path: Any, content: bytes) -> None:
     if _protocol(path) in _OBJECT_STORES:
         path.fs.pipe_file(path.path, content)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not is_local(path):
+        with suppress(PermissionError):  # some servers refuse it though the folder exists; if not, writing fails
+            path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(content)
 
@@ -68,10 +77,18 @@ def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
 
     :param tries: the names of the tries of the task that writes it, up to the one that runs. That one's names the file's part,
         and those of lower ones are removed: a lower try that still runs then fails when it completes its part.
+    :raises InvalidInputError: if the file cannot be created, and no retry helps.
     """
     validate_target(path)
     kind = _LocalFile if is_local(path) else _Upload if _protocol(path) in _TRANSACTIONAL else _RenamedFile
-    file = kind(*filesystem(path), tries)
+    try:
+        file = kind(*filesystem(path), tries)
+    except OSError as error:
+        # ENOENT, too: its folder was just created, or could not be.
+        reason = (is_local(path) and error.errno == errno.ENOENT and error.strerror) or permanent_problem(path, error)
+        if not reason:
+            raise
+        raise InvalidInputError(f"'{path}' cannot be created: {reason}") from None
     try:
         yield file
         file.commit()
@@ -106,7 +123,7 @@ class _Upload:
 
     def discard(self) -> None:
         """Give the upload up; what prevents that must not hide why."""
-        with suppress(OSError):
+        with suppress(Exception):
             self._file.discard()
         self._file.closed = True  # fsspec would upload what is left when it is collected
 
@@ -125,9 +142,9 @@ class _RenamedFile(_Upload):
 
     def discard(self) -> None:
         """Remove it; what prevents that must not hide why."""
-        with suppress(OSError):
+        with suppress(Exception):
             self._file.close()
-        with suppress(OSError):
+        with suppress(Exception):
             self._fs.rm(self._part)
 
     def _new_part(self) -> str:
@@ -136,7 +153,7 @@ class _RenamedFile(_Upload):
         start = f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}"
         parts = [f"{start}.{one}.part" for one in self._tries]
         for lower in parts[:-1]:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # it is gone, or the store refuses
                 self._fs.rm(lower)
         if parts and not self._fs.exists(parts[-1]):
             return parts[-1]
@@ -144,19 +161,23 @@ class _RenamedFile(_Upload):
 
 
 class _LocalFile(_RenamedFile):
-    """A file next to the target, which keeps the mode of the one that it replaces."""
+    """A file next to the target, which keeps the mode of the one that it replaces, where the mount can do that."""
 
     def _open(self) -> Any:
         Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         self._part = self._new_part()
         file = open(self._part, "xb")  # noqa: SIM115  (closed by commit or discard)
-        if os.path.exists(self._path):
+        with suppress(OSError):  # there is none, or the mount has no modes
             os.fchmod(file.fileno(), os.stat(self._path).st_mode & 0o7777)
         return file
 
     def commit(self) -> None:
         """Put it at its place, once its bytes are on the disk."""
         self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
         self._file.close()
         Path(self._part).replace(self._path)  # fails if a later try has removed the part

@@ -181,11 +181,10 @@ def send(name: str, url: str, manifest: str, concurrency: int) -> None:
 
 def batch(url: str, manifest: str, concurrency: int) -> Any:
     """The engine of the operator, with a checkpoint every second."""
-    from airflow_provider_cloudstore.batch.folder import PathFolder
     from airflow_provider_cloudstore.batch.job import Job
     from airflow_provider_cloudstore.batch.manifest import FileManifest
-    from airflow_provider_cloudstore.batch.recording import Receipts, Try
-    from airflow_provider_cloudstore.batch.sending import Options
+    from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+    from airflow_provider_cloudstore.batch.sender import Options
     from airflow_provider_cloudstore.clients import asynchronous
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
@@ -195,7 +194,7 @@ def batch(url: str, manifest: str, concurrency: int) -> Any:
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            receipts = Receipts(PathFolder(Path(folder)), Try())
+            receipts = Receipts(Folder(Path(folder)), Try())
             read = lambda: FileManifest(Path(manifest), manifest, "url")  # noqa: E731
             report = asyncio.run(Job(read, lambda: settings, Options(concurrency), receipts).run())
         assert report.error is None, report.error

@@ -1,4 +1,4 @@
-"""One try of a batch from top to bottom: leave the mark, load what earlier tries did, read the manifest, send, store the rest."""
+"""One try of a batch from top to bottom: own the receipts, load what earlier tries did, send what is left of the manifest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.batch.lease import InThread, Lease, clock, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
-from airflow_provider_cloudstore.batch.recording import Receipts, read_part
-from airflow_provider_cloudstore.batch.report import Report, conclude, plan, report_progress
-from airflow_provider_cloudstore.batch.sending import Options, Sender
-from airflow_provider_cloudstore.batch.throttle import Throttle
+from airflow_provider_cloudstore.batch.receipts import Receipts, Status, read_part
+from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.operations import OnAttempt, ignore
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -30,12 +28,16 @@ log = logging.getLogger(__name__)
 _KILL_CHECK_INTERVAL = 0.1
 _GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
+_PROGRESS_INTERVAL = 5.0
 
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, limit: int, on_attempt: OnAttempt) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session  # aiohttp: after the mark is left
+    from airflow_provider_cloudstore.clients.asynchronous import (  # aiohttp: after the owner file is written
+        AsyncClient,
+        shared_session,
+    )
 
     async with shared_session(settings, limit) as session:
         yield AsyncClient(settings, reload, session, on_attempt)
@@ -63,7 +65,7 @@ class Job:
     clock: Callable[[], float] = clock
     in_thread: InThread = in_daemon_thread
 
-    async def run(self) -> Report:
+    async def run(self) -> Ledger:
         """Send what earlier tries have not finished.
 
         :raises CloudStoreError: if the try ended before the manifest was counted.
@@ -85,7 +87,8 @@ class Job:
             error = failed
         if error and not ledger.is_counted:
             raise error
-        return conclude(ledger, error)
+        ledger.close(error)
+        return ledger
 
     def _ended(self, ends_at: float) -> BatchInterruptedError | None:
         """Why the task has to end now."""
@@ -108,13 +111,13 @@ class Job:
         settings = await self.in_thread(self.settings)
         manifest = await self.in_thread(self.read)
         await self.in_thread(lambda: ledger.survey(manifest()))
-        log.info("%s", plan(ledger, receipts.folder.place if receipts else ""))
+        log.info("%s; receipts: %s", ledger.starting_line, receipts.folder.location if receipts else "none")
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         reload = partial(self.in_thread, self.settings)
         async with self.connect(settings, reload, self.options.max_concurrency, self.on_attempt) as client:
             sender = Sender(client, throttle, ledger, manifest(), self.options)
-            await self._send(sender, lease, throttle, asyncio.create_task(report_progress(ledger)))
+            await self._send(sender, lease, throttle, asyncio.create_task(_log_progress(ledger)))
         return throttle.error
 
     @staticmethod
@@ -127,7 +130,7 @@ class Job:
                 lease.finish()
                 await asyncio.wait({renewing})
         finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
-            throttle.drain()
+            throttle.end()
             await asyncio.wait({sending}, timeout=_GRACE)
             lease.finish()
             await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
@@ -142,3 +145,13 @@ class Job:
 
 def _forget(_: list[str]) -> None:
     """What a batch without memory writes."""
+
+
+async def _log_progress(ledger: Ledger) -> None:
+    """Log the counts every five seconds until cancelled, with the rate of the last five."""
+    counts = ledger.counts
+    while True:
+        await asyncio.sleep(_PROGRESS_INTERVAL)
+        before, counts = counts, ledger.counts
+        rate = (before[Status.UNSENT] - counts[Status.UNSENT]) / _PROGRESS_INTERVAL
+        log.info("%s; %s a second", ledger.describe(counts), f"{rate:,.0f}")

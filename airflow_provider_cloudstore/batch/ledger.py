@@ -1,4 +1,4 @@
-"""Decides which URLs need a request, and records the outcome of each, in this try and earlier ones.
+"""Decides which URLs need a request, records the outcome of each, in this try and earlier ones, and reports them.
 
 The manifest is read twice: first all of it is counted against what earlier tries did, then what is left is sent.
 """
@@ -7,31 +7,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
-from enum import Enum, auto
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Status
+from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.exceptions import BatchFailedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 FAILURES_REPORTED = 20
+_CHECK_UNKNOWN = "Check in the service whether the unknown uploads arrived; retry_unknown_outcome=True resends them."
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would create an encoder for each line
 
 
-class _State(Enum):
-    """What is known of a URL."""
-
-    QUEUED_EARLIER = auto()
-    UNKNOWN_EARLIER = auto()
-    TO_SEND = auto()
-    """It is in the manifest, and needs a request."""
-    SENT = auto()
-    """It has its request, or needs none."""
-
-
 class Ledger:
-    """The outcomes of a batch.
+    """The outcomes of a batch, and how its try ended.
 
     :param retry_unknown: resend uploads that an earlier try may have queued.
     """
@@ -39,7 +30,8 @@ class Ledger:
     def __init__(self, try_number: int = 1, *, retry_unknown: bool = False) -> None:
         self._try = try_number
         self._retry_unknown = retry_unknown
-        self._states: dict[bytes, _State] = {}
+        # By digest: queued or unknown since an earlier try, unsent; or skipped, because this try has seen to it.
+        self._states: dict[bytes, Status] = {}
         self._resent: set[bytes] = set()  # which an earlier try may have queued
         self._receipts: list[str] = []
         self.total = 0
@@ -51,6 +43,8 @@ class Ledger:
         """Outcomes of earlier tries."""
         self.failures: list[dict[str, Any]] = []
         """The first failures, redacted."""
+        self.error: CloudStoreError | None = None
+        """Why the try ended early, or what the user has to see to once it has ended."""
 
     @property
     def counts(self) -> dict[Status, int]:
@@ -64,9 +58,9 @@ class Ledger:
         """Note outcomes of earlier tries by digest, in any order; what failed is sent again."""
         for digest, status in outcomes:
             if status is Status.QUEUED:
-                self._states[digest] = _State.QUEUED_EARLIER
+                self._states[digest] = status
             elif status is Status.UNKNOWN:
-                self._states.setdefault(digest, _State.UNKNOWN_EARLIER)
+                self._states.setdefault(digest, status)
 
     def survey(self, entries: Iterable[Entry]) -> None:
         """Count the manifest."""
@@ -77,22 +71,19 @@ class Ledger:
         self.is_counted = True
 
     def _survey(self, entry: Entry, digest: bytes) -> None:
-        match self._states.get(digest):
-            case None:
-                self._states[digest] = _State.TO_SEND
-            case _State.QUEUED_EARLIER:
-                self._states[digest] = _State.SENT
-                self.earlier[Status.QUEUED] += 1
-            case _State.UNKNOWN_EARLIER:
-                self.earlier[Status.UNKNOWN] += 1
-                if self._retry_unknown:
-                    self._states[digest] = _State.TO_SEND
-                    self._resent.add(digest)
-                else:
-                    self._states[digest] = _State.SENT
-                    self._add_failure(entry, Status.UNKNOWN, redact_url(str(entry.url)), "unknown since an earlier try")
-            case _:
-                self.now[Status.SKIPPED] += 1
+        known = self._states.get(digest)
+        if known is None:
+            self._states[digest] = Status.UNSENT
+        elif known in (Status.UNSENT, Status.SKIPPED):
+            self.now[Status.SKIPPED] += 1
+        else:
+            self.earlier[known] += 1
+            self._states[digest] = Status.SKIPPED
+            if known is Status.UNKNOWN and self._retry_unknown:
+                self._states[digest] = Status.UNSENT
+                self._resent.add(digest)
+            elif known is Status.UNKNOWN:
+                self._add_failure(entry, known, redact_url(str(entry.url)), "unknown since an earlier try")
 
     # While it is sent.
 
@@ -101,8 +92,8 @@ class Ledger:
         if entry.problem:
             return True
         digest = entry.digest
-        is_first = self._states[digest] is _State.TO_SEND
-        self._states[digest] = _State.SENT
+        is_first = self._states[digest] is Status.UNSENT
+        self._states[digest] = Status.SKIPPED
         return is_first
 
     def record(
@@ -133,3 +124,43 @@ class Ledger:
         if len(self.failures) < FAILURES_REPORTED:
             url, error = (text.encode(errors="backslashreplace").decode() for text in (url[:200], error[:400]))  # for XCom
             self.failures.append({"line": entry.line, "url": url, "status": status.value, "error": error})
+
+    # What the user is told.
+
+    @property
+    def starting_line(self) -> str:
+        """What the try is about to do, for the log."""
+        known = f" ({self.earlier.total():,} settled by earlier tries)" if self.earlier else ""
+        return f"A batch of {_urls(self.total)}{known}"
+
+    def close(self, error: CloudStoreError | None) -> None:
+        """Set the error of a try that ended early because of one, or at the end of the manifest."""
+        counts = self.counts
+        bad = {status: counts[status] for status in (Status.FAILED, Status.UNKNOWN)}
+        if error:
+            error = replace(error, advice=f"{self.describe(counts)}. {error.what_to_do}")
+        elif any(bad.values()):
+            first = self.failures[0]
+            reason = f"{self.describe(bad)}; the first, in line {first['line']:,}: {first['error']}"
+            advice = f"{BatchFailedError.hint} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
+            error = BatchFailedError(reason, operation="batch upload", advice=advice)
+        self.error = error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as an XCom."""
+        counts = {status.value: count for status, count in self.counts.items()}
+        queued_earlier = self.earlier[Status.QUEUED]
+        return {"total": self.total, **counts, "queued_earlier": queued_earlier, "failures": self.failures}
+
+    def __str__(self) -> str:
+        """The counts as a log line."""
+        return f"{self.describe(self.counts)} ({self.earlier[Status.QUEUED]:,} queued by earlier tries)"
+
+    def describe(self, counts: Mapping[Status, int]) -> str:
+        """Counts as text, without zeros."""
+        found = ", ".join(f"{count:,} {status.value}" for status, count in counts.items() if count)
+        return f"{found or 'none sent'} of {_urls(self.total)}"
+
+
+def _urls(count: int) -> str:
+    return f"{count:,} URL{'' if count == 1 else 's'}"

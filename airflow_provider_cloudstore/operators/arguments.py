@@ -39,13 +39,13 @@ def validate_whole_number(name: str, value: object, minimum: int, maximum: int |
 
 
 def parse_urls(urls: Any) -> list[Any] | None:
-    """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest.
+    """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest, as text or an object.
 
     The message about something else does not repeat it, because URLs hold credentials.
     """
     from airflow_provider_cloudstore.protocol.guards import is_nothing
 
-    if not isinstance(urls, (str, type(None))):
+    if not isinstance(urls, (str, type(None))) and not hasattr(urls, "open"):
         if isinstance(urls, Iterable) and not isinstance(urls, (bytes, Mapping)):
             return list(urls)
         raise ValueError(f"urls must be a list or, as text, the path of a manifest, not a {type(urls).__name__}")

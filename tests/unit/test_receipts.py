@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.receipts import read_receipts, write_failed
 from tests.unit.batch.folders import digest_of
@@ -23,7 +22,7 @@ FAILED = Status.FAILED
 def write(path: Path, number: int, *outcomes: Outcome, run: str = "run", size: int = 0) -> Try:
     """Let one try of a batch write its receipts."""
     writer = Try(("dag", run), number)
-    receipts = Receipts(PathFolder(path), writer)
+    receipts = Receipts(Folder(path), writer)
     receipts.begin()
     for start in range(0, len(outcomes), 100):
         receipts.write([line_of(url, status, number, size) for url, status in outcomes[start : start + 100]])

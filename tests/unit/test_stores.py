@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -111,6 +113,42 @@ def test_a_symlink_stays_one_and_the_file_behind_it_keeps_its_mode(tmp_path: Pat
     with atomic_write(link) as file:
         file.write(b"new")
     assert (link.is_symlink(), real.read_bytes(), real.stat().st_mode & 0o777) == (True, b"new", 0o600)
+
+
+@pytest.mark.parametrize("refused", ["fchmod", "fsync", "rm"])
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EINVAL])
+def test_a_mounted_share_that_has_no_modes_no_sync_or_keeps_parts_can_be_written_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, code: int
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(LocalFileSystem if refused == "rm" else os, refused, refuse)
+    for number in (1, 2):
+        (tmp_path / ".f.task-1.part").write_bytes(b"of an earlier try")
+        with atomic_write(tmp_path / "f", ["task-1", "task-2"]) as file:
+            file.write(b"%d" % number)
+        assert (tmp_path / "f").read_bytes() == b"%d" % number
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_bytes_that_could_not_be_synced_are_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=os.strerror(code)), atomic_write(tmp_path / "f") as file:
+        file.write(b"new")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("below", ["file", "file/a/b", "/proc/none/x", "/dev/null/x", "x" * 300])
+def test_a_target_that_can_never_be_created_is_an_error_with_its_path(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InvalidInputError, match=rf"{below}/f' cannot be (written|created): .*; nothing was sent") as refused:
+        interrupt(tmp_path / below / "f")
+    assert refused.value.__suppress_context__ is (refused.value.__context__ is not None)
+    assert [*tmp_path.iterdir()] == [tmp_path / "file"]
 
 
 def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:

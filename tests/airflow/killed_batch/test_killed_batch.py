@@ -43,7 +43,7 @@ class Batch:
 
     def pid(self) -> int:
         """The id of the try's process, as soon as it runs; then it is forgotten."""
-        # A try that was killed before it left its mark would have sent nothing, and the next one refuses to: see the docs.
+        # A try that was killed before it wrote its owner file would have sent nothing, and the next one refuses to: see the docs.
         pid, receipts = self.folder / "pid", self.folder / "receipts"
         self.airflow.until(f"a try of {self.folder.name} runs", lambda: pid.exists() and list(receipts.glob("batch-*")))
         found = int(pid.read_text())

@@ -30,7 +30,7 @@ OUTAGES = {"api-server": 20.0, "scheduler": 5.0, "redis": 2.0, "postgres": 2.0}
 SPACING = 3 * RATE
 Figures = dict[str, float]
 ENDED = "BatchInterruptedError"
-"""How a try ends that finds the mark of another, or that Airflow terminates."""
+"""How a try ends that finds the owner file of another, or that Airflow terminates."""
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.manifest import Entry
-from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try, read_part
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try, read_part
 
 SCOPE = ("dag", "run")
 
@@ -22,23 +21,23 @@ def line(url: str, status: str = "queued", padding: int = 0) -> str:
     return json.dumps({"digest": digest_of(url).hex(), "status": status, "response": "x" * padding})
 
 
-def begun(folder: PathFolder, number: int = 1, process: str = "aa") -> Receipts:
-    """The receipts of a try that has left its mark."""
+def begun(folder: Folder, number: int = 1, process: str = "aa") -> Receipts:
+    """The receipts of a try that owns them."""
     receipts = Receipts(folder, Try(SCOPE, number, process))
     receipts.begin()
     return receipts
 
 
-def read(folder: PathFolder, number: int) -> list[tuple[bytes, Status]]:
+def read(folder: Folder, number: int) -> list[tuple[bytes, Status]]:
     """What a try reads of earlier ones."""
     parts = Receipts(folder, Try(SCOPE, number)).begin()
     return [(digest, status) for part in parts for digest, status, _ in read_part(folder, part)]
 
 
-class MemoryFolder(PathFolder):
+class MemoryFolder(Folder):
     """A folder in memory, which fails as it is told to."""
 
-    place = "s3://b/r"
+    location = "s3://b/r"
 
     def __init__(self, files: dict[str, bytes] | None = None, *, is_local: bool = False) -> None:
         self.files = files or {}

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import retry_until
+from airflow_provider_cloudstore.batch.receipts import Status
 from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder
 from tests.unit.batch.virtual import LOST, UNREACHABLE, VirtualService, in_virtual_time, now
@@ -26,7 +27,7 @@ def test_a_manifest_may_be_corrected_reordered_and_grow_and_unknown_ones_are_sen
     batch.service.answers = lambda url, now: 200
     batch.wanted = [*reversed(urls(60)), *urls(5)]
     report = batch.run()
-    assert (counts(report), report.queued_earlier) == ({"queued": 59, "unknown": 1, "skipped": 5}, 49)
+    assert (counts(report), report.earlier[Status.QUEUED]) == ({"queued": 59, "unknown": 1, "skipped": 5}, 49)
     (failure,) = report.failures
     assert (failure["url"], failure["error"]) == ("https://source.example/7?***", "unknown since an earlier try")
     assert batch.requests == 60
@@ -34,7 +35,7 @@ def test_a_manifest_may_be_corrected_reordered_and_grow_and_unknown_ones_are_sen
     assert batch.requests == 61
 
 
-def test_the_mark_is_left_before_anything_else_can_fail() -> None:
+def test_the_owner_file_is_written_before_anything_else_can_fail() -> None:
     def fail() -> Any:
         raise exceptions.ConfigurationError("the connection has no host")
 
@@ -74,7 +75,7 @@ def test_a_kill_is_noticed_within_a_tenth_of_a_second_and_the_next_try_resumes_a
     assert batch.took == pytest.approx(3.0)  # responses in transit are awaited
     batch.kill_at = HANGS
     again = batch.run()
-    assert (counts(again), again.queued_earlier) == ({"queued": 300}, 60)
+    assert (counts(again), again.earlier[Status.QUEUED]) == ({"queued": 300}, 60)
     assert batch.requests == 300
 
 
@@ -148,7 +149,7 @@ def test_a_bug_while_it_sends_is_raised_after_the_progress_is_stored() -> None:
         batch.run(max_concurrency=4)
     assert batch.requests < 160
     batch.service.answers = lambda url, now: 200
-    assert batch.run().queued_earlier >= 146
+    assert batch.run().earlier[Status.QUEUED] >= 146
 
 
 def test_a_rotated_token_is_read_again_once_and_used_from_then_on() -> None:

@@ -20,15 +20,13 @@ from urllib.parse import parse_qs
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch import job, recording, sending
-from airflow_provider_cloudstore.batch.folder import PathFolder
+from airflow_provider_cloudstore.batch import job, receipts, sender
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.lease import LEASE, Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.recording import Receipts, Status, Try
-from airflow_provider_cloudstore.batch.report import Report
-from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
+from airflow_provider_cloudstore.batch.sender import Options
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from tests.support import settings
 from tests.unit.batch.folders import digest_of
@@ -63,9 +61,9 @@ class World:
         self.store_mode = "ok"
         self.processes: list[Process] = []
 
-    def has_mark_of(self, number: int) -> bool:
-        marks = [content.decode() for name, content in self.files.items() if name.startswith("batch")]
-        return any(f'"number": {number},' in mark for mark in marks)
+    def is_owned_by(self, number: int) -> bool:
+        owners = [content.decode() for name, content in self.files.items() if name.startswith("batch")]
+        return any(f'"number": {number},' in owner for owner in owners)
 
     def service_mode(self, now: float) -> str:
         if self.calm:
@@ -83,10 +81,10 @@ class World:
         return self.store_mode == "down" or self.dice.random() < 0.05
 
 
-class Process(PathFolder, Connectable):
+class Process(Folder, Connectable):
     """One try, in a process of its own: with a loop, a clock, and a client whose requests meet the world."""
 
-    place = "the folder"
+    location = "the folder"
 
     def __init__(self, world: World, number: int, now: float) -> None:
         self.world, self.number = world, number
@@ -95,7 +93,7 @@ class Process(PathFolder, Connectable):
         self.durable = -99.0
         self.unknown: set[str] = set()
         self.is_local = False
-        self.report: Report | None = None
+        self.report: Ledger | None = None
         self.error: BaseException | None = None
         self.task = self.loop.create_task(self.main())
         world.processes.append(self)
@@ -248,7 +246,7 @@ def play(world: World, seed: int) -> None:
     verdict(world, process.report, interruptions, seed)
 
 
-def change_manifest(world: World, report: Report) -> None:
+def change_manifest(world: World, report: Ledger) -> None:
     """What a user may do before the task is cleared: correct what failed, add, move and remove lines."""
     dice = world.dice
     for failure in report.failures:
@@ -264,7 +262,7 @@ def freeze(world: World, old: Process, number: int) -> float:
     new = Process(world, 2 * number + 1, old.loop.now + world.dice.uniform(0.1, 5))
     new.loop.run_until(new.loop.now + world.dice.uniform(0.1, 6))
     old.loop.now = new.loop.now
-    is_superseded, before = world.has_mark_of(new.number), Counter(world.effects)
+    is_superseded, before = world.is_owned_by(new.number), Counter(world.effects)
     old.finish()
     old.close()
     has_failed = old.error or (old.report and old.report.error)
@@ -276,13 +274,13 @@ def freeze(world: World, old: Process, number: int) -> float:
     return max(old.loop.now, new.loop.now) + 1
 
 
-def check_counts(world: World, report: Report | None, seed: int) -> None:
+def check_counts(world: World, report: Ledger | None, seed: int) -> None:
     if report is None:
         return
     assert sum(report.counts.values()) == report.total == len(world.urls), (seed, report.counts)
 
 
-def verdict(world: World, report: Report, interruptions: int, seed: int) -> None:
+def verdict(world: World, report: Ledger, interruptions: int, seed: int) -> None:
     wanted, counted = set(world.urls), report.counts
     check_counts(world, report, seed)
     assert counted[Status.SKIPPED] <= len(world.urls) - len(wanted), (seed, counted)
@@ -303,8 +301,8 @@ def verdict(world: World, report: Report, interruptions: int, seed: int) -> None
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "PART_SIZE", 2_000)
-    monkeypatch.setattr(sending, "_LINES_AT_ONCE", 2)
+    monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
+    monkeypatch.setattr(sender, "_LINES_AT_ONCE", 2)
     monkeypatch.setattr(job, "_KILL_CHECK_INTERVAL", 1.0)
 
 
@@ -354,7 +352,7 @@ def settle(self: Any, outcomes: Any) -> None:
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "sends without a lease": (Lease, "is_valid", property(lambda self: True)),
     "adds to a part whose request failed": (Receipts, "_has_failed", property(lambda self: False, lambda self, failed: None)),
-    "has no fence": (Receipts, "_find_mark", lambda self, **_: self.folder.read(self._mark) is not None),
+    "has no fence": (Receipts, "_find_owner", lambda self, **_: self.folder.read(self._owner) is not None),
     "forgets what it could not write": (Receipts, "write", forget_failed),
     "forgets the part that it writes anew": (Receipts, "write", forget_part),
     "takes a failed URL for settled": (Ledger, "note_earlier", settle),

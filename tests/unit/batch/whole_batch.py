@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.folder import PathFolder
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
-from airflow_provider_cloudstore.batch.recording import Receipts, Try
-from airflow_provider_cloudstore.batch.report import Report
-from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+from airflow_provider_cloudstore.batch.sender import Options
 from tests.support import settings
 from tests.unit.batch.virtual import VirtualService, run_virtually, settle
 
@@ -36,7 +34,7 @@ class Batch:
     :ivar left: how many of its tasks still ran after it.
     """
 
-    def __init__(self, wanted: list[Any], service: VirtualService | None = None, folder: PathFolder | None = None) -> None:
+    def __init__(self, wanted: list[Any], service: VirtualService | None = None, folder: Folder | None = None) -> None:
         self.wanted, self.folder = wanted, folder
         self.service = service or VirtualService()
         self.delay: Callable[[], float] = lambda: 0.0
@@ -47,12 +45,12 @@ class Batch:
     def requests(self) -> int:
         return self.service.requests
 
-    def run(self, *, during: Callable[[], Awaitable[None]] | None = None, **more: Any) -> Report:
+    def run(self, *, during: Callable[[], Awaitable[None]] | None = None, **more: Any) -> Ledger:
         """Run the next try, and let ``during`` run at the same time."""
         self.tries += 1
         return run_virtually(self._run(during, more))
 
-    async def _run(self, during: Any, more: dict[str, Any]) -> Report:
+    async def _run(self, during: Any, more: dict[str, Any]) -> Ledger:
         loop = asyncio.get_running_loop()
         receipts = Receipts(self.folder, Try(("batch",), self.tries)) if self.folder is not None else None
         options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
@@ -87,11 +85,11 @@ class Batch:
         return asyncio.get_running_loop().create_task(run())
 
 
-def counts(counted: Report | Ledger) -> dict[str, int]:
+def counts(counted: Ledger) -> dict[str, int]:
     assert sum(counted.counts.values()) == counted.total
     return {status.value: count for status, count in counted.counts.items() if count}
 
 
-def cause(report: Report) -> str:
+def cause(report: Ledger) -> str:
     assert isinstance(report.error, (exceptions.BatchInterruptedError, exceptions.BatchStoppedError)), report.error
     return report.error.ended_by

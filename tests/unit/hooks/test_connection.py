@@ -272,7 +272,7 @@ def test_a_part_of_a_connection_uri_that_would_be_lost_is_an_error_that_says_wha
 
 def test_a_login_is_told_not_to_be_used_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     _, warnings = read_uri(monkeypatch, "cloudstore://me2:T@host")
-    assert warnings == ["has a login, which is not used: the API takes the token alone"]
+    assert warnings == ["has a login, which is not used: extra 'authorize' is not set"]
 
 
 def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_too_short(

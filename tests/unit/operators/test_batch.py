@@ -4,16 +4,17 @@ import copy
 import gzip
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import AirflowException
+from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
+from tests.authoring import DAG
 from tests.support import context
 
 
@@ -61,6 +62,74 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: E
     assert len(reported.splitlines()) == 30
     assert "hunter" not in reported
     assert json.loads(reported.splitlines()[0])["url"].endswith("?***")
+
+
+class Once:
+    """A macro, or an XCom pull, that counts its calls."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.calls = value, 0
+
+    def __call__(self) -> Any:
+        self.calls += 1
+        return self.value
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize(
+    ("template", "value", "shown"),
+    [
+        ("{{ pull() }}", urls(3), "3 URLs"),
+        ("{{ pull() }}", tuple(urls(3)), "3 URLs"),
+        ("{{ pull() | tojson }}", urls(3), "3 URLs"),
+        ("s3://bucket/{{ pull() }}/urls.csv", "2025_01", "s3://bucket/2025_01/urls.csv"),
+        ("{{ pull() }}", "2025_01", "2025_01"),  # Python would read a number
+        ("{{ pull() }}", "['https://h/1']", "***"),  # text stays text, and is no list in JSON
+        ("/x{{ pull() }}", [1], "/x[1]"),
+    ],
+)
+def test_a_template_of_urls_is_rendered_once_and_may_result_in_a_list(
+    template: str, value: Any, shown: str, native: bool
+) -> None:
+    pull = Once(value)
+    with DAG("d", render_template_as_native_obj=native) as dag:
+        operator = RemoteUrlBatchUploadOperator(task_id="t", urls=template, receipts="/r")
+    variables: Any = {"pull": pull, "dag": dag}
+    operator.render_template_fields(variables)
+    assert (operator.urls, pull.calls) == (shown, 1)
+
+
+@pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath])
+def test_manifest_and_receipts_are_taken_as_text_and_as_paths(
+    emulator: Emulator, tmp_path: Path, kind: Callable[..., Any]
+) -> None:
+    manifest, receipts = tmp_path / "urls", tmp_path / "receipts"
+    manifest.write_text("\n".join(urls(3)))
+    summary = rendered(kind(str(manifest)), kind(str(receipts))).execute(context())
+    assert (summary["queued"], json.loads(json.dumps(summary))["receipts"]) == (3, str(receipts))
+
+
+class Row(Sequence[Any]):
+    """A row of a query, as database libraries have their own."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.values[at]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@pytest.mark.parametrize("row", [lambda url: [url], lambda url: (url,), lambda url: {"id": 1, "link": url}, Row])
+def test_the_rows_of_a_query_are_queued_as_they_are(emulator: Emulator, row: Callable[[str], Any]) -> None:
+    wanted = [row(url) for url in urls(3)]
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=wanted, receipts=None, url_column="link")
+    operator.render_template_fields({})
+    assert operator.urls == "3 URLs"
+    assert operator.execute(context())["queued"] == 3
+    assert arrived(emulator) == urls(3)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +198,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
     ("place", "words"),
     [
         ("receipts", "relative path"),
+        (Path("receipts"), "relative path"),
         ("", "receipts is empty"),
         (None, "receipts is 'None'"),  # as Airflow renders a template with native types
         ("nope://b/r", "no filesystem for 'nope' opens it"),

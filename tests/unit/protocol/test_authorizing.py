@@ -14,7 +14,10 @@ from tests.support import connected, response, result_of
 
 KEY_1, KEY_2 = "1" * 64, "2" * 64
 GIVEN = {"data": {"access_token": "t" * 128, "account_id": 158642}, "_status": "success"}
-REFUSED = {"_status": "error", "response": "Could not authenticate user. The key pair may be invalid or your account may be locked."}
+REFUSED = {
+    "_status": "error",
+    "response": "Could not authenticate user. The key pair may be invalid or your account may be locked.",
+}
 
 
 def site(login: str | None = KEY_1, **extra: Any) -> Settings:

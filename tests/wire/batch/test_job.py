@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.manifest import list_manifest
-from airflow_provider_cloudstore.batch.recording import Receipts, Try
-from airflow_provider_cloudstore.batch.sending import Options
+from airflow_provider_cloudstore.batch.receipts import Receipts, Try
+from airflow_provider_cloudstore.batch.sender import Options
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder

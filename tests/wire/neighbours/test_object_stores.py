@@ -14,8 +14,7 @@ from collections import Counter
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.batch.folder import PathFolder
-from airflow_provider_cloudstore.batch.recording import Receipts, Try
+from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
 from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -74,7 +73,7 @@ def test_a_missing_bucket_stops_the_batch_and_none_is_created(bucket: Bucket) ->
     missing = f"{url_of(bucket, 'missing')}/receipts"
     for _ in range(2):
         with pytest.raises(exceptions.BatchStoppedError, match="its bucket or container does not exist"):
-            Receipts(PathFolder(ObjectStoragePath(missing)), Try(("dag",), 1)).begin()
+            Receipts(Folder(ObjectStoragePath(missing)), Try(("dag",), 1)).begin()
     with pytest.raises(exceptions.InvalidInputError, match="there are no receipts at"):
         read_receipts(missing)
 

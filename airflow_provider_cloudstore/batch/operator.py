@@ -1,23 +1,23 @@
-"""Very many uploads as one task: template rendering, parameters and XCom. What a batch does is in ``batch/``."""
+"""The operator of a batch: template rendering, parameters and XCom."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import BaseOperator
 from airflow_provider_cloudstore.operators import arguments
 from airflow_provider_cloudstore.operators.base import RedactingOperator, known_context
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.batch.job import Job
+    from airflow_provider_cloudstore.batch.ledger import Ledger
     from airflow_provider_cloudstore.batch.manifest import Manifest
-    from airflow_provider_cloudstore.batch.recording import Receipts
-    from airflow_provider_cloudstore.batch.report import Report
-    from airflow_provider_cloudstore.compat import Context, XComArg
+    from airflow_provider_cloudstore.batch.receipts import Receipts
+    from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
@@ -32,11 +32,12 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     The XCom is ``{"total", "queued", "failed", "unknown", "skipped", "unsent", "queued_earlier", "receipts", "failures"}``,
     with the first twenty failures. A URL's credentials are redacted everywhere, receipts included.
 
-    :param urls: a list of URLs, or the path of a manifest, read through Airflow's ``ObjectStoragePath`` (templated): text with
-        a URL a line, CSV, JSON Lines, or a Storage Transfer URL list (``TsvHttpData-1.0``), plain or gzip.
+    :param urls: a list of URLs or of the rows of a query; or the path of a manifest, read through Airflow's
+        ``ObjectStoragePath``: text with a URL a line, CSV, JSON Lines, or a Storage Transfer URL list (``TsvHttpData-1.0``),
+        plain or gzip (templated).
     :param receipts: a folder that every worker shares, for the outcome of every URL (templated): what the batch remembers. None
         means no memory: a retry sends every URL again.
-    :param url_column: the column of a CSV (without case), or the key in JSON, that holds the URL.
+    :param url_column: the column of a CSV (without case), or the key in JSON and rows, that holds the URL.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
     :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
@@ -51,8 +52,8 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     def __init__(
         self,
         *,
-        urls: Sequence[str] | str | XComArg,
-        receipts: str | None,
+        urls: Sequence[Any] | PathLike[str] | ObjectStoragePath | str | XComArg,
+        receipts: PathLike[str] | ObjectStoragePath | str | None,
         url_column: str = "url",
         max_concurrency: int = 16,
         requests_per_second: float | None = None,
@@ -69,7 +70,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         if requests_per_second is not None:
             arguments.validate_positive("requests_per_second", requests_per_second)
         self.urls: Any = urls
-        self.receipts = receipts
+        self.receipts: Any = receipts
         self.url_column = url_column
         self.max_concurrency = max_concurrency
         self.requests_per_second = requests_per_second
@@ -83,18 +84,29 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
         self._killed: list[bool] = []
 
-    def render_template(self, content: Any, *args: Any, **kwargs: Any) -> Any:
-        """Render a value; in a DAG with native rendering, a template of ``urls`` may result in a list."""
-        rendered = BaseOperator.render_template(self, content, *args, **kwargs)
-        is_list = isinstance(rendered, Sequence) and not isinstance(rendered, (str, bytes, tuple))
-        return rendered if is_list else super().render_template(content, *args, **kwargs)
+    def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
+        """Render a value; a template that is a single expression may result in a list, with native rendering or without."""
+        if not isinstance(content, str):
+            return super().render_template(content, context, jinja_env, seen_oids)
+        values: list[Any] = []
+
+        def note(value: Any) -> Any:
+            values.append(value)
+            return value
+
+        # Rendering again to get the list would run macros and pull XComs twice.
+        environment = (jinja_env or self.get_template_env()).overlay(finalize=note)
+        text = super().render_template(content, context, environment, seen_oids)
+        value = values[0] if len(values) == 1 else text
+        is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        return value if is_list and text == str(value) else text
 
     def _redact_fields(self) -> None:
-        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_path
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, holds_credentials, redact_path
 
         # A path with credentials is refused, redacted or not.
-        if isinstance(self.receipts, str):
-            self.receipts = redact_path(self.receipts)
+        if holds_credentials(str(self.receipts)):
+            self.receipts = redact_path(str(self.receipts))
         if self._unredacted_urls or self._problem:
             return  # done before: `urls` is only a label by now
         try:
@@ -102,11 +114,11 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         except ValueError as error:
             self._problem, self.urls = str(error), MASK
             return
-        if urls is None:
-            self.urls = redact_path(str(self.urls))
-        else:
-            self._unredacted_urls = Secret(json.dumps(urls, default=str))
+        if urls is not None:
+            self._unredacted_urls = Secret(json.dumps(urls, default=_plain_row, skipkeys=True))
             self.urls = f"{len(urls):,} URLs"
+        elif holds_credentials(str(self.urls)):
+            self.urls = redact_path(str(self.urls))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""
@@ -120,7 +132,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def _job(self, context: Context) -> Job:
         from airflow_provider_cloudstore.batch.job import Job
-        from airflow_provider_cloudstore.batch.sending import Options
+        from airflow_provider_cloudstore.batch.sender import Options
         from airflow_provider_cloudstore.hooks.time_budget import time_left
         from airflow_provider_cloudstore.metrics import count_request
 
@@ -142,41 +154,46 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         if self._problem:
             raise InvalidInputError(self._problem)
         if self._unredacted_urls:
-            return list_manifest(json.loads(self._unredacted_urls.reveal()))
-        manifest = FileManifest(object_path(self.urls, "urls"), self.urls, self.url_column)
+            return list_manifest(json.loads(self._unredacted_urls.reveal()), self.url_column)
+        manifest = FileManifest(object_path(self.urls, "urls"), str(self.urls), self.url_column)
         if next(manifest(), None) is None:  # a folder of an object store looks like an empty file
             raise InvalidInputError(f"the manifest {self.urls} is empty, or a folder")
         return manifest
 
-    def _finalize(self, context: Context, report: Report) -> dict[str, Any]:
+    def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
         from airflow_provider_cloudstore.lineage import Lineage
 
-        self._lineage = Lineage(("" if self._unredacted_urls else self.urls,), (self.receipts or "",))
-        summary = {**report.to_dict(), "receipts": self.receipts}
+        receipts = str(self.receipts) if self._has_receipts else None
+        self._lineage = Lineage(("" if self._unredacted_urls else str(self.urls),), (receipts or "",))
+        summary = {**report.to_dict(), "receipts": receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
         if not isinstance(report.error, BatchInterruptedError) or report.error.ended_by in ("service", "rate_limit", "token"):
             self._push(context, "return_value", summary)
         if finished:
-            self.log.info("Batch finished: %s; receipts: %s", report, self.receipts or "none")
+            self.log.info("Batch finished: %s; receipts: %s", report, receipts or "none")
         if report.error is not None:
             raise report.error
         return summary
 
 
-def open_receipts(text: str | None, context: Context) -> Receipts:
+def _plain_row(row: Any) -> Any:
+    """A row of a query, which may be no tuple, as plain data."""
+    return list(row) if isinstance(row, Sequence) and not isinstance(row, bytes) else str(row)
+
+
+def open_receipts(given: Any, context: Context) -> Receipts:
     """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
-    from airflow_provider_cloudstore.batch.folder import PathFolder
-    from airflow_provider_cloudstore.batch.recording import Receipts, Try
+    from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
     from airflow_provider_cloudstore.protocol.guards import validate_text
 
-    place = validate_text(text, "receipts")
-    path = object_path(place, "receipts")
-    if not path.protocol and not place.startswith("/"):
+    text = validate_text(str(given) if hasattr(given, "open") else given, "receipts")
+    path = object_path(given if hasattr(given, "open") else text, "receipts")
+    if not getattr(path, "protocol", "") and not text.startswith("/"):
         raise InvalidInputError("receipts is a relative path: make it absolute, so that every worker finds it")
     ti = context.get("ti")
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
-    return Receipts(PathFolder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)))
+    return Receipts(Folder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)))

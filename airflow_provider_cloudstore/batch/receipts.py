@@ -1,0 +1,284 @@
+"""What a batch remembers, in a folder: the outcome of every URL in parts of JSON Lines, and a file that names the owner, a try.
+
+Object stores cannot append, so the current part is written anew with each checkpoint, until it has about 1 MiB; then the next one
+begins. A part's name consists of batch, try, number and process: batches can share a folder, and names sort in order of writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from os import PathLike
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cloudstore import stores
+from airflow_provider_cloudstore.batch.manifest import FileManifest
+from airflow_provider_cloudstore.exceptions import BatchInterruptedError, BatchStoppedError, InvalidInputError
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.compat import ObjectStoragePath
+
+log = logging.getLogger(__name__)
+
+PART_SIZE = 1024 * 1024
+"""Bytes after which the next part begins."""
+_DIGEST_SIZE = 32
+_PART = re.compile(r"part-(?P<batch>[0-9a-f]{12})-\d{4}-\d{8}-[0-9a-f]+\.jsonl")
+_NEW_RUN = "start a new DAG run, which sends every URL"
+
+
+class Status(Enum):
+    """The outcome of a URL."""
+
+    QUEUED = "queued"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+    UNSENT = "unsent"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a batch, in one process."""
+
+    scope: tuple[str, ...] = ()
+    """DAG, run, task and map index."""
+    number: int = 1
+    process: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+    """Differs if the same try runs twice."""
+
+    @property
+    def batch(self) -> str:
+        """A short id of the batch for file names."""
+        return hashlib.blake2b("\0".join(self.scope).encode(), digest_size=6).hexdigest()
+
+
+def _unusable(what: str, advice: str) -> BatchStoppedError:
+    """The error for receipts that no retry fixes."""
+    reason = f"the receipts: {what}; nothing more was sent"
+    return BatchStoppedError(reason, operation="batch upload", ended_by="receipts", advice=advice)
+
+
+class Folder:
+    """A ``pathlib.Path`` or Airflow's ``ObjectStoragePath``, which need not exist. Every method blocks.
+
+    Every method raises ``BatchStoppedError`` for what no retry fixes: a local folder that is read-only, or a missing bucket.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self.location = str(path).rstrip("/")
+        self.is_local = stores.is_local(path)  # then another worker may not see it
+        self._path = path
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None if it does not exist."""
+        with self._stops(name), suppress(FileNotFoundError):
+            fs, path = stores.filesystem(self._path / name)
+            fs.invalidate_cache()  # other tries write to the folder
+            return bytes(fs.cat_file(path))
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write or replace a file: at every moment, either the earlier content is there or the new one, and complete."""
+        with self._stops(name):
+            stores.replace_file(self._path / name, content)
+
+    def names(self) -> list[str]:
+        """The names of the files; none if the folder does not exist yet."""
+        with self._stops(""), suppress(FileNotFoundError):
+            fs, path = stores.filesystem(self._path)
+            fs.invalidate_cache()
+            return [PurePosixPath(one).name for one in fs.ls(path, detail=False)]
+        return []
+
+    @contextmanager
+    def _stops(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            reason = error.reason if isinstance(error, InvalidInputError) else stores.permanent_problem(self._path, error)
+            if not reason:
+                raise
+            advice = "Fix that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
+            raise _unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
+
+
+class Receipts:
+    """The receipts of one batch, written by one try. All methods block; one thread at a time writes."""
+
+    def __init__(self, folder: Folder, writer: Try) -> None:
+        self.folder = folder
+        self.writer = writer
+        self._owner = f"batch-{writer.batch}.json"
+        self._number = 0
+        self._content = b""  # of the current part
+        self._has_failed = False
+
+    def begin(self) -> list[str]:
+        """Write this try's owner file, which stops any older one, and return the parts of earlier ones, in the order of writing.
+
+        :raises BatchInterruptedError: if a newer try owns the receipts.
+        :raises BatchStoppedError: if an earlier try left nothing in a local folder, or the folder cannot be used.
+        """
+        if not self._find_owner(begins=True) and self.writer.number > 1:
+            if self.folder.is_local:
+                what = f"no receipts of an earlier try in {self.folder.location}: is the folder shared by all workers?"
+                advice = f"Set `receipts` to a folder that every worker shares, and {_NEW_RUN}; or set receipts=None."
+                raise _unusable(what, advice)
+            log.warning("No receipts of an earlier try in %s: this try sends every URL.", self.folder.location)
+        owner = {"scope": self.writer.scope, "number": self.writer.number, "process": self.writer.process}
+        self.folder.write(self._owner, json.dumps(owner).encode())
+        parts = _parts_by_batch(self.folder.names()).get(self.writer.batch, [])
+        if parts:  # the last one may be of this try in another process
+            self._number = int(parts[-1].split("-")[3]) + 1
+        return parts
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Append receipts, unless a newer try has taken over. After a failure, call it again with the same lines.
+
+        :raises BatchInterruptedError: if a newer try has taken over.
+        :raises BatchStoppedError: if the owner file is missing, or the folder cannot be written.
+        """
+        if not self._find_owner():
+            advice = f"Restore the folder and clear the task: it resumes. Without it, {_NEW_RUN}."
+            raise _unusable(f"{self.folder.location} was removed or emptied while the batch ran", advice)
+        if not lines:
+            return
+        content = self._content + "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+        had_failed, self._has_failed = self._has_failed, True
+        name = f"part-{self.writer.batch}-{self.writer.number:04d}-{self._number:08d}-{self.writer.process}.jsonl"
+        self.folder.write(name, content)
+        self._content, self._has_failed = content, False
+        if had_failed or len(content) >= PART_SIZE:
+            # A request that failed may still arrive, and would replace what is added to this part after it.
+            self._number, self._content = self._number + 1, b""
+
+    def _find_owner(self, *, begins: bool = False) -> bool:
+        """Whether a try owns the receipts: no newer one, nor another process of this one, which a beginning one replaces."""
+        content = self.folder.read(self._owner)
+        if content is None:
+            return False
+        number = None
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            owner = json.loads(content)
+            number, is_other = owner["number"], owner["process"] != self.writer.process
+        if not isinstance(number, int):
+            raise _unusable(f"{self.folder.location}/{self._owner} is damaged", f"Restore this file, or {_NEW_RUN}.")
+        if number > self.writer.number or (number == self.writer.number and is_other and not begins):
+            what = f"try {self.writer.number} found the owner file of try {number}, which has taken over"
+            raise BatchInterruptedError(what, operation="batch upload", ended_by="superseded")
+        return True
+
+
+def _parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names of the parts in a folder by the id of their batch, in the order of writing."""
+    found: dict[str, list[str]] = {}
+    for match in filter(None, map(_PART.fullmatch, sorted(names))):
+        found.setdefault(match["batch"], []).append(match[0])
+    return found
+
+
+def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, Any]]]:
+    """The receipts of a part, in the order of writing: digest, status and the whole line.
+
+    :raises BatchStoppedError: at the first line that is no receipt: unlike an outage, that does not pass.
+    """
+    found: list[tuple[bytes, Status, dict[str, Any]]] = []
+    for number, line in enumerate((folder.read(name) or b"").splitlines() or [b""], 1):  # no part is written without lines
+        digest = b""
+        with suppress(ValueError, TypeError, KeyError, RecursionError):  # the line is damaged
+            receipt = json.loads(line.decode())
+            digest, status = bytes.fromhex(receipt["digest"]), Status(receipt["status"])
+        if len(digest) != _DIGEST_SIZE:
+            advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
+            raise _unusable(f"line {number} of {folder.location}/{name} is damaged", advice)
+        found.append((digest, status, receipt))
+    return found
+
+
+def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
+    """The last outcome of each URL in a folder of receipts, latest first. A folder may hold several batches: each has its own.
+
+    They are streamed: memory grows by about 120 bytes a URL. While a batch runs, the outcomes so far are returned.
+
+    :param path: the folder: text, an ``ObjectStoragePath`` or a ``pathlib.Path``.
+    :raises InvalidInputError: if there are no receipts at that path.
+    :raises BatchStoppedError: if a file is damaged; the message names it and its line.
+    """
+    return _last_outcomes(_open(path))
+
+
+def write_failed(
+    receipts: str | PathLike[str] | ObjectStoragePath,
+    manifest: str | PathLike[str] | ObjectStoragePath,
+    target: str | PathLike[str] | ObjectStoragePath,
+    *,
+    url_column: str = "url",
+) -> int:
+    """Write a manifest of what failed, to be corrected and sent again: the malformed lines, and those whose last receipt says so.
+
+    The lines are as they were, with the manifest's header, uncompressed and in UTF-8; a URL that it lists twice is written once.
+    Lines that were not sent are left out: clearing the task sends them. The target is complete or absent.
+
+    :param receipts: the folder of one batch's receipts.
+    :param manifest: the manifest of that batch.
+    :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
+    :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
+    :returns: how many lines were written.
+    :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read.
+    :raises BatchStoppedError: if a receipt is damaged.
+    """
+    from airflow_provider_cloudstore.hooks.targets import object_path, tries_of_task
+
+    folder = _open(receipts)
+    if sum(name.startswith("batch-") for name in folder.names()) > 1:
+        raise InvalidInputError(
+            f"{folder.location} holds the receipts of several batches, whose manifests may differ; nothing was written",
+            advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
+        )
+    source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
+    if str(source_path) == str(target_path):
+        raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
+    failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder) if one["status"] == Status.FAILED.value}
+    source = FileManifest(source_path, str(manifest), url_column)
+    first, wanted = next((entry.line for entry in source()), 0), _lines_of(source, failed)
+    with stores.atomic_write(target_path, tries_of_task()) as file:
+        for number, line in source.lines():
+            if number < first or number in wanted:
+                file.write(line.encode("utf-8", "surrogateescape"))
+    return len(wanted)
+
+
+def _lines_of(source: FileManifest, digests: set[bytes]) -> set[int]:
+    chosen: dict[bytes, int] = {}
+    for entry in source():
+        if entry.digest in digests:
+            chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
+    return set(chosen.values())
+
+
+def _open(path: Any) -> Folder:
+    from airflow_provider_cloudstore.hooks.targets import object_path
+
+    folder = Folder(object_path(path, "receipts"))
+    if not any(name.startswith(("batch-", "part-")) for name in folder.names()):
+        raise InvalidInputError(f"there are no receipts at {folder.location}: check the path")
+    return folder
+
+
+def _last_outcomes(folder: Folder) -> Iterator[dict[str, Any]]:
+    for batch, names in _parts_by_batch(folder.names()).items():
+        seen: set[bytes] = set()
+        for name in reversed(names):
+            for digest, _, receipt in reversed(read_part(folder, name)):
+                if digest not in seen:
+                    seen.add(digest)
+                    yield {"batch": batch, **receipt}

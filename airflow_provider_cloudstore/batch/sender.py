@@ -1,0 +1,244 @@
+"""Sends the uploads concurrently, each when the throttle allows it, and decides when the batch ends early."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.batch.lease import Lease
+from airflow_provider_cloudstore.batch.ledger import Ledger
+from airflow_provider_cloudstore.batch.manifest import Entry
+from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
+from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
+from airflow_provider_cloudstore.protocol.secrets import redact_url
+from airflow_provider_cloudstore.results import RemoteUpload
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+
+log = logging.getLogger(__name__)
+
+FAILURES_TO_PROBE = 5
+"""Consecutive failures of the service after which it gets single probes."""
+_LATENESS = 0.01  # seconds by which a wait may end late; the next one is shorter, so that the rate is kept
+_MIN_PAUSE = 1.0  # after a 429: a service may ask for no time at all
+_MAX_PAUSE = 300.0  # that a service may ask for, as for a call
+_OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Airflow's retry is the next probe
+_LINES_AT_ONCE = 20  # of each worker
+_TOKEN_REFUSALS = 2  # without a success between; the first may be one of a rotation
+
+
+class BatchEnded(Exception):
+    """Nothing more is sent."""
+
+
+class Throttle:
+    """Admits the requests of a batch: with a valid lease, at the rate, outside pauses, and one at a time to a failing service.
+
+    :param lease: the permission to send at all; whoever renews it calls :meth:`wake`.
+    """
+
+    def __init__(self, lease: Lease, requests_per_second: float | None) -> None:
+        self._lease = lease
+        self._interval = 1 / requests_per_second if requests_per_second else 0.0
+        self._time = asyncio.get_running_loop().time
+        self._next_slot = self._paused_until = 0.0
+        self._failing_since: float | None = None
+        self._in_flight = self._failures = 0
+        self._has_ended = False
+        self.error: CloudStoreError | None = None
+        """Why the batch ended early."""
+        self._turn = asyncio.Lock()  # one task waits for the next request, and the others for it
+        self._changed = asyncio.Event()
+
+    async def acquire(self) -> None:
+        """Wait until the next request may be sent; raises :class:`BatchEnded` if nothing more is."""
+        async with self._turn:
+            while (delay := self._delay()) is None or delay > 0:
+                self._changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._changed.wait()
+            self._next_slot = max(self._next_slot, self._time() - _LATENESS) + self._interval
+        self._in_flight += 1
+
+    def _delay(self) -> float | None:
+        """Seconds until a request may be sent, as far as is known; None until something changes."""
+        if self._has_ended:
+            raise BatchEnded
+        if not self._lease.is_valid or (self._failures >= FAILURES_TO_PROBE and self._in_flight):
+            return None
+        return max(self._next_slot, self._paused_until) - self._time()
+
+    def wake(self) -> None:
+        """Let what waits look again."""
+        self._changed.set()
+
+    def end(self, error: CloudStoreError | None = None) -> None:
+        """Send nothing more: what waits raises :class:`BatchEnded`. The first error counts."""
+        self.error = self.error or error
+        self._has_ended = True
+        self.wake()
+
+    def record_success(self) -> None:
+        """Record that the service works."""
+        self._in_flight -= 1
+        self._failures, self._failing_since = 0, None
+        self.wake()
+
+    def record_failure(self, error: CloudStoreError) -> None:
+        """Record that a request failed. The service works if it rejected the URL or the token."""
+        if not (error.retried or error.may_have_effect):
+            self.record_success()
+            return
+        self._in_flight -= 1
+        now = self._time()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        is_limit = isinstance(error, exceptions.RateLimitError)
+        pause = max(_MIN_PAUSE, error.retry_after or 0.0) if is_limit else 0.0
+        if now >= self._paused_until:  # else it was sent before the pause, and is no news
+            self._failures += 1
+            if self._failures == FAILURES_TO_PROBE:
+                log.warning("The service accepts no uploads (%s): sending single probes.", error.reason)
+            if self._failures >= FAILURES_TO_PROBE:
+                pause = max(pause, 2.0 ** (self._failures - FAILURES_TO_PROBE))
+        self._paused_until = max(self._paused_until, now + pause)
+        is_outage = self._failures >= FAILURES_TO_PROBE and now - self._failing_since >= _OUTAGE_LIMIT
+        if is_outage or pause > _MAX_PAUSE:
+            what = f"the service accepts no uploads; its last response: {error.reason}"
+            self.end(_interrupted(what, error, "rate_limit" if is_limit else "service"))
+        self.wake()
+
+
+def _interrupted(reason: str, error: CloudStoreError, ended_by: str) -> exceptions.BatchInterruptedError:
+    """The error of a batch that Airflow retries, whatever the last failure was."""
+    return exceptions.BatchInterruptedError(
+        reason,
+        operation="batch upload",
+        status=error.status,
+        retry_after=error.retry_after,
+        message=error.message,
+        ended_by=ended_by,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a batch is sent: parameters of ``RemoteUrlBatchUploadOperator``."""
+
+    max_concurrency: int = 16
+    requests_per_second: float | None = None
+    max_consecutive_failures: int | None = None
+    retry_unknown_outcome: bool = False
+
+
+@dataclass(eq=False, repr=False)
+class Sender:
+    """The workers of a batch, which share one reading of the manifest."""
+
+    client: AsyncClient
+    throttle: Throttle
+    ledger: Ledger
+    entries: Iterator[Entry]
+    options: Options
+    _token_refused: list[Entry] = field(default_factory=list, init=False)
+    """To be sent again."""
+    _refusals: int = field(default=0, init=False)
+    """Consecutive ones."""
+    _token_refusals: int = field(default=0, init=False)
+
+    async def run(self) -> None:
+        """Send until nothing is left or an error ends the batch, then wait for the requests in flight."""
+        workers = [asyncio.create_task(self._work()) for _ in range(self.options.max_concurrency)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            self.throttle.end()
+            await asyncio.wait(workers)
+
+    async def _work(self) -> None:
+        try:
+            while (entry := await self._next()) is not None:
+                await self._send(entry)
+        except BatchEnded:
+            return
+        except CloudStoreError as error:
+            self.throttle.end(error)
+
+    async def _next(self) -> Entry | None:
+        """The next entry to send, or None if nothing is left."""
+        if self._token_refused:
+            return self._token_refused.pop()
+        for entry in self.entries:
+            if entry.line % _LINES_AT_ONCE == 0:  # a kill is noticed while millions are skipped, or have no URL
+                await asyncio.sleep(0)
+            if self.ledger.admit(entry):
+                return entry
+        return None
+
+    async def _send(self, entry: Entry) -> None:
+        if entry.problem:
+            self.ledger.record(entry, Status.FAILED, error=entry.problem)
+            return
+        opted_in = self.options.retry_unknown_outcome
+        try:
+            upload = UploadFromUrl(self.client.settings, entry.url, retry_unknown_outcome=opted_in)
+        except exceptions.InvalidInputError as error:
+            self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=error.reason)
+            return
+        outcome = await self._outcome(upload)
+        if isinstance(outcome, CloudStoreError):
+            self._record_failure(entry, outcome)
+            return
+        self.ledger.record(entry, Status.QUEUED, url=outcome.url, file_id=outcome.file_id, response=outcome.response)
+        self._refusals = self._token_refusals = 0
+
+    async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
+        """How an upload ends. An attempt is made when the throttle allows it, and one without effect is not counted."""
+        known = Attempts(self.client.settings.max_attempts)
+        while True:
+            await self.throttle.acquire()
+            attempts, settings = known.next(), self.client.settings
+            outcome = await self.client.attempt(upload, settings, attempts, math.inf)
+            if not isinstance(outcome, CloudStoreError):
+                self.throttle.record_success()
+                return outcome
+            self.throttle.record_failure(outcome)
+            if outcome.retried and not outcome.may_have_effect:
+                known = Attempts(settings.max_attempts)
+                continue
+            pause = pause_before_retry(outcome, attempts, math.inf, log.debug)
+            if pause is None:
+                return outcome
+            await asyncio.sleep(pause)
+            if attempts.needs_token(outcome) and not await self.client.has_new_token(settings):
+                return outcome
+            known = attempts.after(outcome, settings.access_token)
+
+    def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
+        """Record an upload that failed, unless it may be sent again; too many in a row end the batch."""
+        if isinstance(error, exceptions.AuthenticationError):
+            self._token_refused.append(entry)
+            self._token_refusals += 1
+            if self._token_refusals == _TOKEN_REFUSALS:
+                self.throttle.end(_interrupted(error.reason, error, "token"))
+            return
+        if not error.sent:  # the connection cannot be used: all others would fail, too
+            self.throttle.end(error)
+            return
+        status = Status.UNKNOWN if error.may_have_effect else Status.FAILED
+        self.ledger.record(entry, status, url=error.subject, error=error.reason)
+        is_refusal = not (error.retried or error.may_have_effect)
+        self._refusals += is_refusal
+        if is_refusal and self._refusals == self.options.max_consecutive_failures:
+            what = f"{self._refusals:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
+            error = exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, ended_by="refused")
+            self.throttle.end(error)
