@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
-from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
+from airflow_provider_cloudstore.hooks.connection import MaskingLimit, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.failures import may_mean_missing
@@ -129,7 +129,7 @@ class CloudStoreHook(BaseHook):
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
         operation = UploadFromUrl(self.settings, url, retry_unknown_outcome=retry_unknown_outcome)
-        mask(self._masking.admit(operation.secrets, self.log.warning))
+        self._masking.mask(operation.secrets)
         return self._perform(operation)
 
     def create_download_link(self, file_id: str) -> DownloadLink:
@@ -158,7 +158,7 @@ class CloudStoreHook(BaseHook):
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
         operation = OtherCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
-        mask(self._masking.admit(operation.secrets, self.log.warning))
+        self._masking.mask(operation.secrets)
         return self._perform(operation)
 
     def download(
@@ -199,7 +199,7 @@ class CloudStoreHook(BaseHook):
             return error
 
     def _masked(self, link: DownloadLink) -> DownloadLink:
-        mask(self._masking.admit(link.secrets, self.log.warning))
+        self._masking.mask(link.secrets)
         return link
 
     def test_connection(self) -> tuple[bool, str]:
