@@ -18,8 +18,6 @@ from airflow import __version__
 
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
-HAS_TASK_STATE_STORE = _AIRFLOW >= (3, 3)
-"""Whether a retry can read what an earlier try of its task has stored."""
 HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
 HAS_STORED_LINKS = _AIRFLOW >= (3,)
 """Whether Airflow stores an operator's links when its task has ended."""

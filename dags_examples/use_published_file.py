@@ -21,7 +21,7 @@ REPORT = Asset("cloudstore://files.example.com/daily-report")  # as in example_p
 @task
 def published(**context: Any) -> list[str]:
     """Return the ids of the files that started this run; one run can have several events."""
-    by_asset: Any = context.get("triggering_asset_events") or context.get("triggering_dataset_events") or {}  # Airflow 2
+    by_asset: Any = context.get("triggering_asset_events") or {}  # a run by hand may have none
     ids = {event.extra["file_id"] for events in by_asset.values() for event in events}
     by_hand = context["params"]["file_id"]
     return sorted(ids) or ([by_hand] if by_hand else [])

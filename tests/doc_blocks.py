@@ -52,12 +52,15 @@ PYTHON = [block for page in PAGES for block in blocks(page)]
 
 
 def for_this_airflow(code: str) -> str:
-    """Code of a page or an example with the imports of this Airflow."""
+    """Code of a page or an example with the names of this Airflow."""
 
     def exchanged(found: re.Match[str]) -> str:
         return "\n".join(ON_AIRFLOW_2[f"from {found[1]} import {name}"] for name in found[2].split(", "))
 
-    return re.sub(r"^from (airflow\.sdk[\w.]*) import (.+)$", exchanged, code, flags=re.MULTILINE) if AIRFLOW_2 else code
+    if not AIRFLOW_2:
+        return code
+    code = code.replace("triggering_asset_events", "triggering_dataset_events")
+    return re.sub(r"^from (airflow\.sdk[\w.]*) import (.+)$", exchanged, code, flags=re.MULTILINE)
 
 
 def names_in(code: str, file: Path) -> dict[str, Any]:

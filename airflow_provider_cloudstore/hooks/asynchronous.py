@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, amask, shared_connection
+from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, shared_connection
 from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
@@ -74,16 +74,18 @@ class CloudStoreAsyncHook(BaseHook):
         """As :meth:`CloudStoreHook.delete_folder`."""
         return await self._perform(DeleteFolder(await self._current(), folder_id, ignore_missing=ignore_missing))
 
-    async def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
+    async def upload_from_url(
+        self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
+    ) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""
-        operation = UploadFromUrl(await self._current(), url, retry_unknown_outcome=retry_unknown_outcome)
-        await amask(self._masking.admit(operation.secrets, self.log.warning))
+        operation = UploadFromUrl(await self._current(), url, parameters, retry_unknown_outcome=retry_unknown_outcome)
+        await self._masking.amask(operation.secrets)
         return await self._perform(operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
         link = await self._perform(CreateDownloadLink(await self._current(), file_id))
-        await amask(self._masking.admit(secrets_of(link), self.log.warning))
+        await self._masking.amask(secrets_of(link))
         return link
 
     async def request(
@@ -91,7 +93,7 @@ class CloudStoreAsyncHook(BaseHook):
     ) -> Any:
         """As :meth:`CloudStoreHook.request`."""
         operation = OtherCall(await self._current(), method, path, parameters or {}, idempotent=idempotent)
-        await amask(self._masking.admit(operation.secrets, self.log.warning))
+        await self._masking.amask(operation.secrets)
         return await self._perform(operation)
 
     async def poll_file(self, file_id: str) -> CloudStoreError | None:

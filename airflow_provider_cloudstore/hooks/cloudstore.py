@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
-from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
+from airflow_provider_cloudstore.hooks.connection import MaskingLimit, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.finding import secrets_of
@@ -120,16 +120,19 @@ class CloudStoreHook(BaseHook):
         """
         return self._perform(DeleteFolder(self.settings, folder_id, ignore_missing=ignore_missing))
 
-    def upload_from_url(self, url: str, *, retry_unknown_outcome: bool = False) -> RemoteUpload:
+    def upload_from_url(
+        self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
+    ) -> RemoteUpload:
         """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
         :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never logged.
+        :param parameters: what else the service takes for an upload, such as ``folder_id``: a text or an integer by name.
         :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has one.
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
-        operation = UploadFromUrl(self.settings, url, retry_unknown_outcome=retry_unknown_outcome)
-        mask(self._masking.admit(operation.secrets, self.log.warning))
+        operation = UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
+        self._masking.mask(operation.secrets)
         return self._perform(operation)
 
     def create_download_link(self, file_id: str) -> DownloadLink:
@@ -158,7 +161,7 @@ class CloudStoreHook(BaseHook):
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
         operation = OtherCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
-        mask(self._masking.admit(operation.secrets, self.log.warning))
+        self._masking.mask(operation.secrets)
         return self._perform(operation)
 
     def download(
@@ -199,7 +202,7 @@ class CloudStoreHook(BaseHook):
             return error
 
     def _masked(self, link: DownloadLink) -> DownloadLink:
-        mask(self._masking.admit(secrets_of(link), self.log.warning))
+        self._masking.mask(secrets_of(link))
         return link
 
     def test_connection(self) -> tuple[bool, str]:

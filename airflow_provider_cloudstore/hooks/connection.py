@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -26,8 +26,8 @@ Read = tuple[Settings, list[str]]
 """The settings of a connection, and what is probably wrong with it."""
 RENEW_SECONDS = 60.0
 """The age at which the settings that hooks share are read again."""
-_MAX_CALLS = 50
-"""The calls of one hook whose secrets are registered: Airflow's masker recompiles its pattern for every new secret."""
+_MASKING_SECONDS = 10.0
+"""How long masking may take in any case, beside half of the time that has passed: see :class:`MaskingLimit`."""
 _ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
 
 
@@ -147,21 +147,43 @@ def shared_connection(conn_id: str) -> SharedConnection:
     return connections.setdefault(conn_id, SharedConnection(conn_id))
 
 
-@dataclass(slots=True)
 class MaskingLimit:
-    """Limits how many calls of a hook register secrets, so that hundreds of calls do not wait for Airflow's masker."""
+    """Masks the secrets of a hook's calls while that takes less time than everything else since the first of them.
 
-    calls: int = 0
+    Airflow's masker recompiles a pattern of all its secrets for each new one: thousands of links would take minutes.
+    """
 
-    def admit(self, secrets: Iterable[Secret], warn: Callable[[str], None]) -> Iterable[Secret]:
-        """The secrets of a call, or nothing once the limit is reached; the first call over it warns."""
-        self.calls += 1
-        if self.calls == _MAX_CALLS + 1:
-            warn(
-                f"Airflow masks the links and source URLs of only the first {_MAX_CALLS} calls of a hook, because each "
-                "additional secret slows down every log line. Do not log or print those of later calls"
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._spent = 0.0
+        self._ended = False
+
+    def mask(self, secrets: Iterable[Secret]) -> None:
+        """As :func:`mask`, within the limit."""
+        if self._admits():
+            started = time.monotonic()
+            mask(secrets)
+            self._spent += time.monotonic() - started
+
+    async def amask(self, secrets: Iterable[Secret]) -> None:
+        """As :func:`amask`, within the limit."""
+        if self._admits():
+            started = time.monotonic()
+            await amask(secrets)
+            self._spent += time.monotonic() - started
+
+    def _admits(self) -> bool:
+        now = time.monotonic()
+        self._began = self._began or now
+        over = self._spent > _MASKING_SECONDS + (now - self._began) / 2
+        if over and not self._ended:
+            log.warning(
+                "Airflow's masker has taken %.0f s of this task, because each additional secret slows it down. The links and "
+                "source URLs of some further calls are not masked: do not log or print them",
+                self._spent,
             )
-        return secrets if self.calls <= _MAX_CALLS else ()
+        self._ended = self._ended or over
+        return not over
 
 
 def mask(secrets: Iterable[Secret]) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 _PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re.IGNORECASE | re.DOTALL)
 
+_KEYS = re.compile(r"""['"](file_id|folder_id)['"]\s*:""")
+
 
 def validate_flags(**flags: object) -> None:
     """Reject strings as flags: ``"no"`` and ``"false"`` would be true."""
@@ -36,6 +38,23 @@ def validate_whole_number(name: str, value: object, minimum: int, maximum: int |
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum or (maximum is not None and value > maximum):
         limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
+
+
+def refuse_whole_result(name: str, value: object) -> None:
+    """Reject the XCom of a task, or its text, where one value of it is meant: it is what a mistaken key of ``output`` gives.
+
+    :raises InvalidInputError: if it is one.
+    """
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
+
+    if isinstance(value, Mapping):
+        keys = set(value)
+    else:
+        keys = set(_KEYS.findall(value)) if isinstance(value, str) and value.lstrip().startswith("{") else set()
+    for key in ("file_id", "folder_id"):
+        if key in keys:
+            source = "a URL, not what a task has returned" if name == "url" else f"its {key}, such as upload.output"
+            raise InvalidInputError(f"{name} is a whole XCom with the key '{key}', and not one value", advice=f"Pass {source}.")
 
 
 def parse_urls(urls: Any) -> list[Any] | None:

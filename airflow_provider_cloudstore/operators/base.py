@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_cloudstore.compat import BaseOperator
 
@@ -16,11 +18,19 @@ if TYPE_CHECKING:
 # In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
 # alone that is none.
 _TEXT = "?"
+# What users of Airflow's sensors, and of other providers, may write, and the argument that it is here.
+_SISTERS = {
+    "poke_interval": "poll_interval",
+    "poll_interval": "poke_interval",
+    "conn_id": "cloudstore_conn_id",
+}
+
+log = logging.getLogger(__name__)
 
 
-def known_context(context: Context | None) -> Context:
+def context_or_empty(context: Context | None) -> Context:
     """The context that Airflow passed; an empty one where a unit test of a DAG passes something else."""
-    return context if isinstance(context, Mapping) else {}
+    return cast("Context", context) if issubclass(type(context), Mapping) else {}  # isinstance believes a mock of a dict
 
 
 class CloudStoreOperator(BaseOperator):
@@ -29,6 +39,15 @@ class CloudStoreOperator(BaseOperator):
     cloudstore_conn_id: str
     _lineage: Lineage | None = None
     """What the task read and wrote; None if it reports nothing."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        if misnamed := [name for name in _SISTERS if name in kwargs]:
+            constructors = [vars(owner)["__init__"] for owner in type(self).__mro__ if "__init__" in vars(owner)]
+            known = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+            for name in misnamed:
+                if name not in known and _SISTERS[name] in known:
+                    raise TypeError(f"{type(self).__name__} has no argument '{name}'. Use '{_SISTERS[name]}'")
+        super().__init__(**kwargs)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """What the task read and wrote, for OpenLineage, which warns of a result that is None."""
@@ -67,20 +86,27 @@ class CloudStoreOperator(BaseOperator):
 class RedactingOperator(CloudStoreOperator):
     """Base of the operators whose fields hold URLs, which are redacted before Airflow stores them.
 
-    :raises RuntimeError: if this Airflow lacks the method in which they are.
+    Airflow documents ``render_template_fields`` for that, but does not call it on mapped tasks.
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        if not hasattr(BaseOperator, "_do_render_template_fields"):
-            raise RuntimeError(
-                f"This Airflow has no BaseOperator._do_render_template_fields, in which {type(self).__name__} redacts URLs: it "
-                "would store their credentials in clear text. Install an Airflow that airflow-provider-cloudstore supports"
-            )
         super().__init__(**kwargs)
+        if not hasattr(BaseOperator, "_do_render_template_fields"):
+            log.warning(
+                "Task '%s': this Airflow has no BaseOperator._do_render_template_fields, in which the URLs of mapped tasks are "
+                "redacted: it would store their credentials in clear text. Do not map URLs that hold credentials, or install an "
+                "Airflow that airflow-provider-cloudstore supports",
+                self.task_id,
+            )
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.
         super()._do_render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        """Render the template fields, and redact them."""
+        super().render_template_fields(*args, **kwargs)
         self._redact_fields()
 
     def _redact_fields(self) -> None:

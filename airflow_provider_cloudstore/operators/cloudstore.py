@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.operators.arguments import validate_flags
+from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
-from airflow_provider_cloudstore.operators.links import FileLink, announce_file
+from airflow_provider_cloudstore.operators.links import FileLink, publish_file
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -60,6 +60,7 @@ class DeleteFolderOperator(CloudStoreOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
+        refuse_whole_result("folder_id", self.folder_id)
         with self._open_hook() as hook:
             deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
         if deletion.existed is False:
@@ -93,7 +94,7 @@ class DownloadLinkOperator(LinkOperator):
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         link = link or hook.create_download_link(self.file_id)
-        announce_file(self, context, link.file_id, hook)
+        publish_file(self, context, link.file_id, hook)
         self._push(context, "download_link", link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
@@ -160,6 +161,6 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
 
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
         self._lineage = Lineage((file_url(hook.settings.base_url, file.file_id),), (file.path,))
-        announce_file(self, context, file.file_id, hook)
+        publish_file(self, context, file.file_id, hook)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

@@ -30,7 +30,7 @@ class FileLink(BaseOperatorLink):
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
 
 
-def announce_file(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
+def publish_file(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
     """Tell Airflow of a file that is available: in the events of the task's outlets, and with a link to its page."""
     attach_file_id(task, context, file_id)
     push_file_page(task, context, file_id, hook)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError, OutcomeUnknownError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATE_KEY = "cloudstore_upload"
+State = Literal["sending", "queued", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class UploadRecord:
     """An upload in a task's state store. It contains no secret: everyone with access to the task can read it.
 
     :param digest: of the source URL, credentials included, without revealing it: it identifies the upload.
-    :param try_number: the try that sent it.
+    :param try_number: the try that sent it; 0 in place of a record that could not be read.
     :param max_tries: the task's, which Airflow raises when the task is cleared, but not when it is retried.
     :param sent_at: ISO 8601, UTC.
     :param state: ``sending`` leaves open whether it was sent; after ``unknown``, the task has failed with that outcome.
@@ -39,8 +40,23 @@ class UploadRecord:
     try_number: int
     max_tries: int
     sent_at: str
-    state: Literal["sending", "queued", "unknown"] = "sending"
+    state: State = "sending"
     result: dict[str, Any] | None = None
+
+    @classmethod
+    def read(cls, stored: Any) -> UploadRecord | None:
+        """The record that this or another version has stored, without fields that are not known here; None if unreadable."""
+        names = [field.name for field in fields(cls)]
+        try:
+            record = cls(**{name: stored[name] for name in names if name in stored})
+            numbers, texts = (record.try_number, record.max_tries), [record.digest, record.sent_at]
+            if record.state == "queued":
+                texts += [record.result[name] for name in ("file_id", "url", "requested_at")]  # type: ignore[index]
+        except (TypeError, KeyError):
+            return None
+        is_known = record.state in get_args(State) and (record.state == "queued") is (record.result is not None)
+        typed = all(isinstance(number, int) for number in numbers) and all(isinstance(text, str) for text in texts)
+        return record if is_known and typed else None
 
     def settles(self, now: UploadRecord) -> bool:
         """Whether this record, found by a later try, keeps that try from sending.
@@ -56,33 +72,29 @@ class UploadRecord:
         return self.state == "sending" or self.max_tries == now.max_tries
 
 
-def send_once(
-    send: Callable[[], dict[str, Any]], context: Context, url: str, *, retry_unknown_outcome: bool, without_store: str = ""
-) -> dict[str, Any]:
+def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *, retry_unknown_outcome: bool) -> dict[str, Any]:
     """Send an upload, unless an earlier try of the task did or may have done so.
 
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
 
-    :param without_store: why it must not be sent if there is no store; empty if it may be.
     :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier one.
-    :raises OutcomeUnknownError: if an earlier try was killed while sending it.
-    :raises InvalidInputError: if it must not be sent without a store, and there is none.
+    :raises OutcomeUnknownError: if an earlier try was killed while sending it, or left a record that this version cannot read.
     """
     store: Any = context.get("task_state_store")
-    stored = None if store is None else store.get(STATE_KEY)
-    if store is None or not isinstance(stored, (dict, type(None))):  # what returns something else is no store
-        if without_store:
-            raise InvalidInputError(without_store)
+    if store is None:
         return send()
+    stored = store.get(STATE_KEY)
     ti, subject, now = context["ti"], redact_url(url), datetime.now(UTC).isoformat(timespec="seconds")
     digest = hashlib.blake2b(url.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     record = UploadRecord(digest, ti.try_number, ti.max_tries, now)
-    earlier = UploadRecord(**stored) if stored else None
+    earlier = None if stored is None else UploadRecord.read(stored) or replace(record, try_number=0)
     if earlier and earlier.settles(record):
         if earlier.result is not None:
             log.info("Try %s queued the upload of %s; it is not sent again", earlier.try_number, subject)
             return earlier.result
         reason = f"try {earlier.try_number} ended while sending this upload (at {earlier.sent_at})"
+        if not earlier.try_number:
+            reason = "an earlier try left a record of this upload that this version of the package cannot read"
         if not retry_unknown_outcome:
             _note(store, replace(earlier, state="unknown", max_tries=record.max_tries))
             raise OutcomeUnknownError(reason, operation="remote upload", subject=subject)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE
-from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import RedactingOperator, known_context
+from airflow_provider_cloudstore.compat import AirflowTaskTimeout
+from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags
+from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
 from airflow_provider_cloudstore.operators.links import FileLink, attach_file_id, push_file_page
-from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, WaitingOperator, validate_event
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, set_wait, validate_event, wait_for
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
-_WITHOUT_STORE = (
-    "a retry could not know that the upload was sent, and would send it again. Set retries=0, or wait in a task of its own: "
-    "FileAvailableSensor(file_id=upload.output)"
-)
+_NOT_RETRIED = "Airflow does not retry this task: without a task state store (Airflow 3.3), a retry would upload again."
+
+# Of the tasks of this process: `dag.test` forgets what a task was deferred with, and runs them all in one process.
+_deferred_here: dict[tuple[str, ...], dict[str, str]] = {}
 
 
-class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
+def _key(context: Context) -> tuple[str, ...]:
+    return tuple(str(getattr(context.get("ti"), name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
+
+
+class RemoteUrlUploadOperator(RedactingOperator):
     """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
@@ -35,14 +39,15 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     redacted.
 
     With ``wait_for_file=True``, the task succeeds when the file is there, and asset events of its ``outlets`` hold the id under
-    ``file_id``. The wait never uploads again: a retry goes on waiting, with what is left of ``timeout``, and a wait that timed
-    out is not retried. Clearing the task uploads again.
+    ``file_id``. An upload never runs again because its wait failed. On Airflow 3.3 and later, a retry goes on waiting, with what
+    is left of ``timeout``; before, whatever ends the wait is permanent. Clearing the task uploads again.
 
     On Airflow 3.3 and later, a retry knows what an earlier try sent. What was queued is not sent again, whatever the URL renders
-    to; if the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, a retry resends the upload,
-    so ``wait_for_file=True`` needs ``retries=0``.
+    to; if the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, a retry after a kill
+    resends the upload.
 
     :param url: an absolute URL with scheme http, https or ftp (templated).
+    :param parameters: what else the service takes for an upload, such as ``folder_id``: texts by name (templated).
     :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does.
     :param poll_interval: seconds between two polls; default: 10.
@@ -51,17 +56,21 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0.
-    :raises InvalidInputError: if the task waits and has ``retries`` on an Airflow before 3.3.
     """
 
-    template_fields: Sequence[str] = ("url", "cloudstore_conn_id")
+    template_fields: Sequence[str] = ("url", "parameters", "cloudstore_conn_id")
     operator_extra_links = (FileLink(),)
     ui_color = "#d0e4f6"
+    wait_for_file: bool
+    poll_interval: float
+    timeout: float
+    deferrable: bool
 
     def __init__(
         self,
         *,
         url: str | XComArg,
+        parameters: Mapping[str, str] | XComArg | None = None,
         retry_unknown_outcome: bool = False,
         wait_for_file: bool = False,
         poll_interval: float | timedelta = 10.0,
@@ -72,21 +81,16 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
-        self._set_wait(wait_for_file, poll_interval, timeout, deferrable=deferrable)
+        set_wait(self, wait_for_file, poll_interval, timeout, deferrable=deferrable)
         validate_flags(retry_unknown_outcome=retry_unknown_outcome)
-        if wait_for_file and self.retries and not HAS_TASK_STATE_STORE:
-            from airflow_provider_cloudstore.exceptions import InvalidInputError
-
-            raise InvalidInputError(  # permanent: a mapped task is created when it runs
-                f"wait_for_file=True with retries={self.retries} needs Airflow 3.3 or later: {_WITHOUT_STORE}"
-            )
         self.url: Any = url
+        self.parameters: Any = parameters
         self.retry_unknown_outcome = retry_unknown_outcome
         self._unredacted_url: Secret | None = None
 
     def _redact_fields(self) -> None:
         given: Any = self.url  # a template can render anything
-        if given is None:
+        if given is None or self._unredacted_url:
             return
         from airflow_provider_cloudstore.hooks.connection import mask
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
@@ -101,81 +105,99 @@ class RemoteUrlUploadOperator(RedactingOperator, WaitingOperator):
         """Queue the upload, and with ``wait_for_file`` wait for it."""
         from airflow_provider_cloudstore.operators.send_once import send_once
 
-        context = known_context(context)
+        context = context_or_empty(context)
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
-        # A unit test passes no task instance, or an imitation of one.
-        is_running = isinstance(getattr(context.get("ti"), "try_number", None), int)
-        must_be_recorded = self.wait_for_file and self.retries and is_running
-        refusal = f"wait_for_file=True with retries={self.retries} needs a task state store: {_WITHOUT_STORE}"
+        refuse_whole_result("url", url)
         with self._open_hook() as hook:
-            upload = send_once(
-                lambda: self._send(hook, url),
-                context,
-                str(url),
-                retry_unknown_outcome=self.retry_unknown_outcome,
-                without_store=refusal if must_be_recorded else "",
-            )
-            self._push(context, "upload", upload)
-            push_file_page(self, context, upload["file_id"], hook)
-            if self.wait_for_file:
-                self._wait_for(hook, upload)
-            return self._finish(context, hook, upload)
-
-    def _wait_for(self, hook: CloudStoreHook, upload: Mapping[str, Any]) -> None:
-        from airflow_provider_cloudstore.exceptions import InvalidInputError, InvalidResponseError
-        from airflow_provider_cloudstore.protocol.guards import validate_file_id
-
-        file_id, url, requested_at = upload["file_id"], upload["url"], upload["requested_at"]
-        try:
-            validate_file_id(file_id)
-        except InvalidInputError:
-            raise InvalidResponseError(
-                "the upload is queued, but the response has no file id to wait for",
-                operation="remote upload",
-                subject=url,
-                advice="Set extra 'file_id_path' of the connection to where the response has it. "
-                "Clearing the task uploads again.",
-            ) from None
-        with self._naming_file(file_id):
-            self._wait(hook, file_id, datetime.fromisoformat(requested_at), url=url, requested_at=requested_at)
+            resend = self.retry_unknown_outcome
+            upload = send_once(lambda: self._send(hook, url), context, str(url), retry_unknown_outcome=resend)
+            if not self.wait_for_file:
+                return self._finish(context, hook, upload)
+            with self._never_uploading_again(context, upload["file_id"]):
+                return self._finish(context, hook, upload)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], **upload: str) -> str:
-        """Resume after a deferred wait for the file of an upload: its id, its redacted URL, and when it was sent (ISO 8601)."""
-        context = known_context(context)
-        if not upload:  # `dag.test` forgets it
-            ti: Any = context["ti"]
-            upload = ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index, key="upload")
-        with self._open_hook() as hook:
-            push_file_page(self, context, upload["file_id"], hook)
-            with self._naming_file(upload["file_id"]):
-                validate_event(event)
-            return self._finish(context, hook, upload)
+        """Resume after a deferred wait for the file of an upload: its id, and its redacted URL."""
+        context = context_or_empty(context)
+        upload = upload or _deferred_here.get(_key(context), {})
+        file_id = upload.get("file_id", "")
+        with self._never_uploading_again(context, file_id), self._open_hook() as hook:
+            push_file_page(self, context, file_id, hook)
+            validate_event(event)
+            return self._report(context, hook, file_id, upload.get("url", ""))
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Resume after a deferral. Airflow's own error, such as that of a wait without a triggerer, names no file."""
+        if next_method == "execute_complete":
+            return super().resume_execution(next_method, next_kwargs, context)
+        with self._never_uploading_again(context_or_empty(context), ""):
+            return super().resume_execution(next_method, next_kwargs, context)
 
     @contextmanager
-    def _naming_file(self, file_id: str) -> Iterator[None]:
-        """Let the error of a wait say that the upload is queued, and how to go on waiting."""
-        from airflow_provider_cloudstore.exceptions import CloudStoreError
+    def _never_uploading_again(self, context: Context, file_id: str) -> Iterator[None]:
+        """Let whatever ends a wait say that the upload is queued, and be permanent if a retry would not know that."""
+        from airflow_provider_cloudstore.exceptions import CloudStoreError, PermanentError
 
         try:
             yield
-        except CloudStoreError as error:
-            goes_on = HAS_TASK_STATE_STORE and self.retries and not error.permanent
-            retry = "a retry goes on waiting, " if goes_on else ""
-            sensor = f"FileAvailableSensor(file_id='{file_id}') only waits"
-            queued = f"The upload is queued as file '{file_id}'; {retry}{sensor}, and clearing this task uploads again."
-            raise replace(error, advice=f"{queued} {error.what_to_do}") from None
+        except (Exception, AirflowTaskTimeout) as error:
+            goes_on = context.get("task_state_store") is not None
+            advice = self._what_goes_on(file_id, retried=goes_on and not getattr(error, "permanent", False))
+            if isinstance(error, CloudStoreError):
+                if goes_on or error.permanent or not self.retries:
+                    raise replace(error, advice=f"{advice} {error.what_to_do}") from None
+                facts = asdict(error)
+            elif goes_on:
+                raise
+            else:
+                facts = {"reason": f"the wait ended with {type(error).__name__}", "operation": "remote upload"}
+            raise PermanentError(**facts | {"advice": f"{advice} {_NOT_RETRIED}"}) from error
+
+    def _what_goes_on(self, file_id: str, *, retried: bool) -> str:
+        queued = f"The upload is queued as file '{file_id}'" if file_id else "The upload is queued"
+        retry = "a retry goes on waiting, " if retried and self.retries else ""
+        sensor = (
+            f"FileAvailableSensor(file_id='{file_id}') only waits"
+            if file_id
+            else "FileAvailableSensor waits for a file by its id"
+        )
+        return f"{queued}; {retry}{sensor}, and clearing this task uploads again."
 
     def _send(self, hook: CloudStoreHook, url: str) -> dict[str, Any]:
-        upload = hook.upload_from_url(url, retry_unknown_outcome=self.retry_unknown_outcome)
+        upload = hook.upload_from_url(url, self.parameters, retry_unknown_outcome=self.retry_unknown_outcome)
         name = f" as file '{upload.file_id}'" if upload.file_id else ""
         self.log.info("Queued upload of %s%s; the service will fetch it later", upload.url, name)
         return upload.to_dict()
 
     def _finish(self, context: Context, hook: CloudStoreHook, upload: dict[str, Any]) -> str:
+        self._push(context, "upload", upload)
+        push_file_page(self, context, upload["file_id"], hook)
+        if self.wait_for_file:
+            _deferred_here[_key(context)] = {name: upload[name] for name in ("file_id", "url")}
+            self._wait(hook, upload)
+        return self._report(context, hook, upload["file_id"], upload["url"])
+
+    def _wait(self, hook: CloudStoreHook, upload: Mapping[str, Any]) -> None:
+        from airflow_provider_cloudstore.exceptions import InvalidInputError, InvalidResponseError
+        from airflow_provider_cloudstore.protocol.waiting import FileWait
+
+        began = datetime.fromisoformat(upload["requested_at"])
+        try:
+            wait = FileWait(upload["file_id"], self.poll_interval, self.timeout, began)
+        except InvalidInputError:
+            raise InvalidResponseError(
+                "the upload is queued, but the response has no file id to wait for",
+                operation="remote upload",
+                subject=upload["url"],
+                advice="Set extra 'file_id_path' of the connection to where the response has it. Where the service's queue gives "
+                "none, as that of YetiShare sites, find the file in its folder: see the guide 'Stage into a folder'.",
+            ) from None
+        wait_for(self, hook, wait, deferrable=self.deferrable, url=upload["url"])
+
+    def _report(self, context: Context, hook: CloudStoreHook, file_id: str, url: str) -> str:
         from airflow_provider_cloudstore.lineage import Lineage, file_url
 
-        file_id: str = upload["file_id"]
-        self._lineage = Lineage((upload["url"],), (file_url(hook.settings.base_url, file_id),))
+        self._lineage = Lineage((url,), (file_url(hook.settings.base_url, file_id),))
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
             attach_file_id(self, context, file_id)

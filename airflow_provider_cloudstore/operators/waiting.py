@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, known_context
+from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -26,28 +26,24 @@ DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=F
 """Whether a wait that does not say so is deferrable."""
 
 
-class WaitingOperator(CloudStoreOperator):
-    """Base of the operators that can wait for a file."""
-
-    def _set_wait(
-        self, wait_for_file: bool, poll_interval: float | timedelta, timeout: float | timedelta, *, deferrable: bool
-    ) -> None:
-        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
-        self.wait_for_file = wait_for_file
-        self.poll_interval = validate_positive("poll_interval", poll_interval)
-        self.timeout = validate_positive("timeout", timeout)
-        self.deferrable = deferrable
-
-    def _wait(self, hook: CloudStoreHook, file_id: Any, began: datetime, **resume_with: str) -> DownloadLink:
-        """Wait, or defer, as :func:`poll_until_available` from ``began`` on (UTC)."""
-        from airflow_provider_cloudstore.protocol.waiting import FileWait
-
-        wait = FileWait(file_id, self.poll_interval, self.timeout, began)
-        return poll_until_available(self, hook, wait, deferrable=self.deferrable, **resume_with)
+def set_wait(
+    task: Any, wait_for_file: bool, poll_interval: float | timedelta, timeout: float | timedelta, *, deferrable: bool
+) -> None:
+    """Check and set the arguments of an operator that can wait for a file."""
+    validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
+    task.wait_for_file = wait_for_file
+    task.poll_interval = validate_positive("poll_interval", poll_interval)
+    task.timeout = validate_positive("timeout", timeout)
+    task.deferrable = deferrable
 
 
-class LinkOperator(WaitingOperator):
+class LinkOperator(CloudStoreOperator):
     """Base of the operators that use a download link, and can wait for the file first."""
+
+    wait_for_file: bool
+    poll_interval: float
+    timeout: float
+    deferrable: bool
 
     def __init__(
         self,
@@ -62,15 +58,21 @@ class LinkOperator(WaitingOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
-        self._set_wait(wait_for_file, poll_interval, timeout, deferrable=deferrable)
+        set_wait(self, wait_for_file, poll_interval, timeout, deferrable=deferrable)
         self.file_id: Any = file_id
 
     def execute(self, context: Context) -> Any:
         """Use the link, with ``wait_for_file`` once the file is available."""
+        from airflow_provider_cloudstore.protocol.waiting import FileWait
+
+        refuse_whole_result("file_id", self.file_id)
         self._validate()
         with self._open_hook() as hook:
-            link = self._wait(hook, self.file_id, datetime.now(UTC)) if self.wait_for_file else None
-            return self._use_link(known_context(context), hook, link)
+            link = None
+            if self.wait_for_file:
+                wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.now(UTC))
+                link = wait_for(self, hook, wait, deferrable=self.deferrable)
+            return self._use_link(context_or_empty(context), hook, link)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
@@ -81,8 +83,8 @@ class LinkOperator(WaitingOperator):
         validate_event(event)
         wait = FileWait(self.file_id, self.poll_interval, _RESUMED_SECONDS, datetime.now(UTC), allowed=self.timeout)
         with self._open_hook() as hook:
-            link = poll_until_available(self, hook, wait, deferrable=False)
-            return self._use_link(known_context(context), hook, link)
+            link = wait_for(self, hook, wait, deferrable=False)
+            return self._use_link(context_or_empty(context), hook, link)
 
     def _validate(self) -> None:
         """Report a mistake before the wait."""
@@ -91,9 +93,7 @@ class LinkOperator(WaitingOperator):
         raise NotImplementedError
 
 
-def poll_until_available(
-    task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool, **resume_with: str
-) -> DownloadLink:
+def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool, **resume_with: str) -> DownloadLink:
     """Poll until a link can be created; with ``deferrable``, at least once a second, and defer after a few seconds.
 
     :param resume_with: what ``execute_complete`` gets beside the file's id: no secret.
@@ -115,13 +115,21 @@ def poll_until_available(
 def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetime, resume_with: dict[str, str]) -> NoReturn:
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
+    fails_after = timedelta(seconds=wait.timeout) + _GRACE
+    task.log.info(
+        "Deferring: the triggerer polls for file '%s' until %s UTC. It must be running (airflow triggerer): without it, nothing "
+        "polls, and the task fails with 'Trigger timeout' at %s UTC",
+        wait.file_id,
+        f"{wait.began + timedelta(seconds=wait.timeout):%Y-%m-%d %H:%M:%S}",
+        f"{datetime.now(UTC) + fails_after:%Y-%m-%d %H:%M:%S}",
+    )
     task.defer(
         trigger=FileAvailableTrigger(
             conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=not_before.isoformat()
         ),
         method_name="execute_complete",
         kwargs=resume_with,
-        timeout=timedelta(seconds=wait.timeout) + _GRACE,
+        timeout=fails_after,
     )
 
 

@@ -7,16 +7,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, AirflowSkipException, BaseSensorOperator
-from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, known_context
-from airflow_provider_cloudstore.operators.links import FileLink, announce_file
-from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, poll_until_available, validate_event
+from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
+from airflow_provider_cloudstore.operators.links import FileLink, publish_file
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, validate_event, wait_for
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.waiting import FileWait
+
+_ONLY_ON_WORKER = ("exponential_backoff", "max_wait", "silent_fail")
 
 
 class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
@@ -31,8 +33,11 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     The return value is the file's id. Asset events of the task's ``outlets`` hold the id under ``file_id``.
 
     :param file_id: the file (templated).
-    :param deferrable: wait in the triggerer, without a worker slot; by default as ``[operators] default_deferrable`` says.
+    :param deferrable: wait in the triggerer, without a worker slot and whatever ``mode`` says; by default as
+        ``[operators] default_deferrable`` says.
     :param cloudstore_conn_id: the Airflow connection (templated).
+    :raises ValueError: if ``deferrable`` is combined with ``exponential_backoff``, ``max_wait`` or ``silent_fail``, which the
+        triggerer does not know.
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
@@ -54,6 +59,11 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
             if name in kwargs:
                 validate_positive(name, kwargs[name])
         validate_flags(deferrable=deferrable)
+        if deferrable and (given := [name for name in _ONLY_ON_WORKER if kwargs.get(name)]):
+            raise ValueError(
+                f"A deferrable FileAvailableSensor polls every poke_interval and does not know {', '.join(given)}. "
+                "Set deferrable=False, or leave that out"
+            )
         super().__init__(**kwargs)
         self.file_id: Any = file_id
         self.deferrable = deferrable
@@ -67,7 +77,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         with self._open_hook() as self._hook:
             try:
                 super().execute(context)
-            except CloudStoreError as error:  # Airflow itself skips after any error of a wait that was deferred
+            except CloudStoreError as error:  # of which Airflow skips only after permanent ones
                 if self.soft_fail:
                     raise AirflowSkipException(str(error)) from None
                 raise
@@ -81,7 +91,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
         wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()
         if self.deferrable:
-            poll_until_available(self, hook, wait, deferrable=True)
+            wait_for(self, hook, wait, deferrable=True)
         elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
             wait.next_pause_or_raise(found, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
             return False
@@ -97,12 +107,24 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         self._announce(context, file_id, self._open_hook())
         return file_id
 
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Resume; ``soft_fail`` and ``never_fail`` skip after any error, as on a worker, whatever Airflow's version does."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except AirflowSkipException:
+            raise
+        except Exception as error:
+            if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(str(error)) from None
+            raise
+
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
+        refuse_whole_result("file_id", self.file_id)
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 
     def _announce(self, context: Context, file_id: str, hook: CloudStoreHook) -> None:
         self.log.info("File '%s' is available", file_id)
-        announce_file(self, known_context(context), file_id, hook)
+        publish_file(self, context_or_empty(context), file_id, hook)

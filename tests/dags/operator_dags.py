@@ -50,6 +50,8 @@ with DAG("uploads_that_wait", schedule=None, start_date=START, params={"sources"
 with DAG("deferred", schedule=None, start_date=START, params={"source": "", "target": ""}) as deferred:
     RemoteUrlUploadOperator(task_id="upload", url="{{ params.source }}", **waiting)
     RemoteUrlUploadOperator.partial(task_id="mapped", **waiting).expand(url=["{{ params.source }}"])
+    RemoteUrlUploadOperator(task_id="unpushed", url="{{ params.source }}", do_xcom_push=False, **waiting)
+    RemoteUrlUploadOperator.partial(task_id="each", do_xcom_push=False, **waiting).expand(url=["{{ params.source }}"])
     FileAvailableSensor(task_id="sensor", file_id="f1", deferrable=True, poke_interval=0.1)
     DownloadLinkOperator(task_id="link", file_id="f2", **waiting)
     DownloadFileOperator(task_id="download", file_id="f3", target="{{ params.target }}", **waiting)

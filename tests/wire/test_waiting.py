@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -126,6 +128,21 @@ def test_a_wait_that_ends_without_the_file_says_so_alike(
     assert str(ended.value).startswith(words)
     assert emulator.state()["requests"]["link"] >= 2
     assert worker.deferred is deferrable
+
+
+@of_both
+@pytest.mark.usefixtures("worker", "emulator")
+def test_before_it_defers_a_task_says_that_the_triggerer_must_run_and_until_when_it_waits(
+    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = make(True, 3600.0)
+    monkeypatch.setattr(type(task), "log", logging.getLogger("test"))
+    with caplog.at_level(logging.INFO), pytest.raises(TaskDeferred):
+        task.execute({})
+    end = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.search(
+        rf"triggerer polls for file 'f1' until {end}. It must be running .* fails with 'Trigger timeout' at {end}", caplog.text
+    )
 
 
 @pytest.mark.usefixtures("worker")

@@ -285,3 +285,24 @@ def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_
     masked.clear()
     mask([Secret("short"), Secret("a-short-one")])
     assert masked == ["short", "a-short-one"]
+
+
+def test_masking_pauses_with_a_warning_while_it_has_taken_longer_than_the_calls(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, masked = [0.0], list[str]()
+
+    def mask_slowly(secret: str) -> None:
+        clock[0] += 6.0
+        masked.append(secret)
+
+    monkeypatch.setattr("airflow_provider_cloudstore.hooks.connection.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(connection, "mask_secret", mask_slowly)
+    limit = connection.MaskingLimit()
+    for number in range(5):
+        limit.mask([Secret(f"secret-of-call-{number}")])
+    assert masked == [f"secret-of-call-{number}" for number in range(3)]
+    assert caplog.text.count("do not log or print them") == 1
+    clock[0] += 60.0  # of calls
+    limit.mask([Secret("secret-of-a-later-call")])
+    assert masked[-1] == "secret-of-a-later-call"

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
+from datetime import datetime
+from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
+from uuid import UUID
 
 import pytest
 
-from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE, AirflowFailException, BaseOperator
+from airflow_provider_cloudstore.compat import AirflowFailException, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
 from airflow_provider_cloudstore.operators.cloudstore import (
@@ -18,6 +22,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
     RemoteUrlUploadOperator,
 )
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
+from tests.authoring import DAG
 from tests.dag_runs import succeed
 from tests.dags import native_dags as dags
 from tests.support import store_file
@@ -29,7 +34,13 @@ NO_IDS: list[Any] = [
     "<Mapped(upload)>", "array(['f1'])",
 ]  # fmt: skip
 """What is no id, and the text of such a thing as a template renders it."""
-RETRIES = 2 if HAS_TASK_STATE_STORE else 0  # where a wait may have any
+
+
+class Index:
+    """A whole number of another library, such as ``numpy.int64``."""
+
+    def __index__(self) -> int:
+        return 7
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -101,15 +112,15 @@ def test_the_file_that_was_waited_for_is_the_one_that_a_resumed_wait_is_about(em
 
 @pytest.mark.parametrize(
     "context",
-    [{}, None, MagicMock(), MagicMock(spec=dict), {"task_state_store": MagicMock()}, {"ti": MagicMock()}],
-    ids=["{}", "None", "mock", "mock of a dict", "mock of a store", "mock of a task instance"],
+    [{}, None, MagicMock(), MagicMock(spec=dict), {"ti": MagicMock()}],
+    ids=["{}", "None", "mock", "mock of a dict", "mock of a task instance"],
 )
 def test_execute_works_with_the_contexts_that_unit_tests_pass(emulator: Emulator, tmp_path: Path, context: Any) -> None:
     store_file(emulator, file_id="f1")
     source = emulator.serve(b"x")
     tasks: list[Any] = [
         RemoteUrlUploadOperator(task_id="upload", url=source),
-        RemoteUrlUploadOperator(task_id="wait", url=source, wait_for_file=True, poll_interval=0.05, retries=RETRIES),
+        RemoteUrlUploadOperator(task_id="wait", url=source, wait_for_file=True, poll_interval=0.05, retries=2),
         RemoteUrlBatchUploadOperator(task_id="batch", urls=[source], receipts=str(tmp_path / "receipts")),
         FileAvailableSensor(task_id="wait", file_id="f1"),
         FileAvailableSensor(task_id="wait", file_id="f1", deferrable=True),
@@ -122,21 +133,70 @@ def test_execute_works_with_the_contexts_that_unit_tests_pass(emulator: Emulator
     assert {name: count for name, count in emulator.state()["effects"].items() if name != "link"} == {"upload": 3, "delete": 1}
 
 
-def test_only_operators_whose_fields_hold_urls_need_what_airflow_does_not_document(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Airflow that has renamed the undocumented method, in which it renders the fields of plain and mapped tasks."""
+    render = getattr(BaseOperator, name := "_do_render_template_fields")
+
+    def render_template_fields(self: Any, context: Any, jinja_env: Any = None) -> None:
+        render(self, self, self.template_fields, context, jinja_env or self.get_template_env(), set())
+
     for owner in BaseOperator.__mro__:
-        if "_do_render_template_fields" in vars(owner):
-            monkeypatch.delattr(owner, "_do_render_template_fields")
-    arguments: dict[type[BaseOperator], dict[str, Any]] = {
-        RemoteUrlUploadOperator: {"url": "https://h/x"},
-        RemoteUrlBatchUploadOperator: {"urls": ["https://h/x"], "receipts": None},
-        DownloadFileOperator: {"file_id": "f1", "target": "x"},
-    }
-    for kind, given in arguments.items():
-        with pytest.raises(RuntimeError, match=f"no BaseOperator._do_render_template_fields, in which {kind.__name__} redacts"):
-            kind(task_id="task", **given)
+        if name in vars(owner):
+            monkeypatch.delattr(owner, name)
+    monkeypatch.setattr(BaseOperator, "render_template_fields", render_template_fields)
+
+
+@pytest.mark.usefixtures("renamed")
+def test_a_dag_file_is_imported_whatever_airflow_renames_with_a_warning_where_urls_may_be_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     DeleteFolderOperator(task_id="delete", folder_id="a")
     DownloadLinkOperator(task_id="link", file_id="a")
     FileAvailableSensor(task_id="wait", file_id="a")
+    assert caplog.text == ""
+    RemoteUrlBatchUploadOperator(task_id="batch", urls=["https://h/x"], receipts=None)
+    DownloadFileOperator(task_id="download", file_id="f1", target="x")
+    upload = RemoteUrlUploadOperator(task_id="upload", url="https://u:hunter2@h/x?t=a")
+    assert caplog.text.count("this Airflow has no BaseOperator._do_render_template_fields") == 3
+    upload.render_template_fields({})
+    assert upload.url == "https://***@h/x?***"
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("value", [Decimal(7), UUID(int=7), Index(), 7], ids=lambda value: type(value).__name__)
+def test_an_id_that_is_no_text_reaches_the_guards_as_it_is(value: Any, native: bool) -> None:
+    dag = DAG("ids", schedule=None, start_date=datetime(2026, 1, 1), render_template_as_native_obj=native)
+    for operator in each_operator(value):
+        operator.render_template_fields({}, dag.get_template_env())
+        assert getattr(operator, next(iter(operator.template_fields))) is value
+
+
+@pytest.mark.parametrize("make", [DownloadLinkOperator, FileAvailableSensor, DeleteFolderOperator])
+def test_a_whole_xcom_in_place_of_its_id_is_named(emulator: Emulator, make: Any) -> None:
+    field = "folder_id" if make is DeleteFolderOperator else "file_id"
+    xcom = {"response": None, field: "f1"}
+    for wrong in (xcom, str(xcom), json.dumps(xcom)):
+        with pytest.raises(InvalidInputError, match=f"{field} is a whole XCom.*\\n.*Pass its {field}"):
+            make(task_id="t", **{field: wrong}).execute({})
+    assert emulator.state()["requests"] == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "meant"),
+    [
+        (FileAvailableSensor, {"poll_interval": 5}, "poke_interval"),
+        (FileAvailableSensor, {"conn_id": "c"}, "cloudstore_conn_id"),
+        (DownloadLinkOperator, {"poke_interval": 5}, "poll_interval"),
+        (DownloadFileOperator, {"poke_interval": 5, "target": "x"}, "poll_interval"),
+        (RemoteUrlUploadOperator, {"poke_interval": 5}, "poll_interval"),
+        (DeleteFolderOperator, {"conn_id": "c"}, "cloudstore_conn_id"),
+    ],
+)
+def test_the_error_of_a_misnamed_argument_names_the_right_one(make: Any, given: dict[str, Any], meant: str) -> None:
+    with pytest.raises(TypeError, match=f"has no argument '{next(iter(given))}'. Use '{meant}'"):
+        make(task_id="t", **dict.fromkeys(make.template_fields[:1], "x"), **given)
+    FileAvailableSensor(task_id="t", file_id="x", poke_interval=5)
 
 
 class Name(str, Enum):  # noqa: UP042  (not a StrEnum, which prints its value)

@@ -137,11 +137,37 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(emulator: Emu
     assert uploads(emulator) == 1
 
 
-def test_with_a_record_that_it_cannot_read_nothing_is_sent(emulator: Emulator, task: Task) -> None:
-    task.store.values[STATE_KEY] = {"of": "another version"}
-    with pytest.raises(TypeError):
-        task.attempt()
+UNREADABLE: list[Any] = [
+    {},
+    {"of": "another version"},
+    "sending",
+    [1],
+    {"digest": "d", "try_number": "1", "max_tries": 2, "sent_at": "2026"},
+    {"digest": "d", "try_number": 1, "max_tries": 2, "sent_at": "2026", "state": "resting"},
+    {"digest": "d", "try_number": 1, "max_tries": 2, "sent_at": "2026", "state": "queued"},
+    {"digest": "d", "try_number": 1, "max_tries": 2, "sent_at": "2026", "state": "queued", "result": {"id": "f1"}},
+]
+
+
+@pytest.mark.parametrize("stored", UNREADABLE, ids=str)
+def test_after_a_record_that_it_cannot_read_the_outcome_is_unknown_until_the_task_is_cleared(
+    emulator: Emulator, task: Task, stored: Any
+) -> None:
+    task.store.values[STATE_KEY] = stored
+    for _ in range(2):
+        with pytest.raises(exceptions.OutcomeUnknownError, match=r"an earlier try left a record .* cannot read"):
+            task.attempt()
     assert uploads(emulator) == 0
+    task.clear()
+    task.attempt()
+    assert uploads(emulator) == 1
+
+
+def test_a_field_of_a_later_version_is_ignored(emulator: Emulator, task: Task) -> None:
+    first = task.attempt()
+    task.store.record["invented_later"] = {"a": 1}
+    assert task.attempt() == first
+    assert uploads(emulator) == 1
 
 
 def test_a_store_that_fails_after_the_upload_was_queued_fails_nothing(

@@ -4,25 +4,22 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import HAS_TASK_STATE_STORE, AirflowFailException, TaskDeferred
+from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import waiting
 from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
-from tests.support import activate, asset_events, context, store_file
+from tests.support import activate, asset_events, store_file
 from tests.unit.operators.tries import SOURCE, Store, Task, uploads
 
-with_store = pytest.mark.skipif(not HAS_TASK_STATE_STORE, reason="this Airflow keeps no state between tries: since 3.3")
 
-
-def waiting_task(**arguments: Any) -> Task:
-    return Task(Store(), **{"wait_for_file": True, "poll_interval": 0.05, "timeout": 0.2} | arguments)
+def waiting_task(store: Store | None = None, **arguments: Any) -> Task:
+    return Task(store, **{"wait_for_file": True, "poll_interval": 0.05, "timeout": 0.2} | arguments)
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -55,9 +52,10 @@ def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it
     for file_id in ("f1", "f2", "f3"):
         store_file(emulator, file_id=file_id)
     run = succeed(dags.deferred, {"source": emulator.serve(b"x"), "target": str(tmp_path / "file")})
-    assert {run.values["upload"], run.values["mapped[0]"], "f1", "f2", "f3"} == polled
+    assert {run.values["upload"], run.values["mapped[0]"], "f1", "f2", "f3"} < polled
     assert run.values["sensor"] == "f1"
-    assert emulator.state()["requests"]["upload"] == 2
+    assert run.values["unpushed"] is run.values["each[0]"] is None
+    assert emulator.state()["requests"]["upload"] == 4
 
 
 @pytest.mark.parametrize("ended", ["timed out", "refused"])
@@ -74,9 +72,8 @@ def test_the_error_of_a_wait_names_the_queued_file_and_says_what_a_retry_and_a_c
     assert "hunter" not in str(caught.value)
 
 
-@with_store
 def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_renders_to(emulator: Emulator) -> None:
-    task = waiting_task(timeout=timedelta(minutes=30), retries=2)
+    task = waiting_task(Store(), timeout=timedelta(minutes=30), retries=2)
     emulator.fault("status", status=401, operation="link")
     with pytest.raises(exceptions.AuthenticationError, match="a retry goes on waiting"):
         task.attempt()
@@ -92,11 +89,11 @@ def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_
 
 def test_what_is_deferred_is_the_id_the_redacted_url_and_the_time(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "ON_WORKER_SECONDS", 0.0)
-    task = waiting_task(deferrable=True, timeout=60)
+    task = waiting_task(Store(), deferrable=True, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         task.attempt()
     upload, kwargs = task.pushed["upload"], deferred.value.kwargs
-    assert kwargs == {name: upload[name] for name in ("file_id", "url", "requested_at")}
+    assert kwargs == {name: upload[name] for name in ("file_id", "url")}
     assert deferred.value.trigger.serialize()[1]["began"] == upload["requested_at"].replace("Z", "+00:00")
     assert "hunter" not in json.dumps([kwargs, deferred.value.trigger.serialize()])
     resumed = task.operator()
@@ -121,16 +118,87 @@ def test_without_an_id_there_is_nothing_to_wait_for_and_the_error_says_that_the_
     assert emulator.state()["requests"] == {"upload": 1}
 
 
-@pytest.mark.skipif(HAS_TASK_STATE_STORE, reason="this Airflow keeps state between tries: before 3.3")
-def test_before_airflow_3_3_a_wait_with_retries_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(AirflowFailException, match=r"retries=2 needs Airflow 3\.3 or later: .* FileAvailableSensor"):
-        waiting_task(retries=2).operator()
-    assert waiting_task(retries=0).operator().wait_for_file
+ENDED: dict[str, Any] = {
+    "timed out": (None, exceptions.FileWaitTimeoutError),
+    "refused token": ({"status": 401}, exceptions.PermanentError),
+    "web page": ({"status": 200, "body": "<html>"}, exceptions.PermanentError),
+}
 
 
-@with_store
-def test_where_a_retry_could_not_know_of_the_upload_nothing_is_sent(emulator: Emulator) -> None:
-    for store in ({}, {"task_state_store": None}, {"task_state_store": MagicMock()}):
-        with pytest.raises(exceptions.InvalidInputError, match=r"needs a task state store: .* FileAvailableSensor"):
-            waiting_task(retries=2).operator().execute(context(max_tries=2) | store)
+@pytest.mark.parametrize("ended", ENDED)
+def test_without_a_store_whatever_ends_the_wait_is_permanent_and_names_the_sensor(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.05)
+    fault, kind = ENDED[ended]
+    if fault:
+        emulator.fault("status", **fault, operation="link", times=0)
+    task = waiting_task(retries=2)
+    with pytest.raises(kind) as caught:
+        task.attempt()
+    assert_names_the_sensor(caught.value, task.pushed["upload"]["file_id"])
+    assert "Airflow's retries" not in str(caught.value)
+    assert uploads(emulator) == 1
+
+
+@pytest.mark.parametrize("error", [AirflowTaskTimeout("execution_timeout"), ConnectionError("the API server, with a secret")])
+def test_so_is_what_ends_it_from_outside(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def end(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(CloudStoreHook, "poll_file", end)
+    task = waiting_task(retries=2)
+    with pytest.raises(exceptions.PermanentError, match=f"the wait ended with {type(error).__name__}") as caught:
+        task.attempt()
+    assert "secret" not in str(caught.value)
+    assert_names_the_sensor(caught.value, task.pushed["upload"]["file_id"])
+    recorded = waiting_task(Store(), retries=2)
+    with pytest.raises(type(error)):
+        recorded.attempt()
+
+
+def test_so_is_an_upload_without_an_id_to_wait_for(emulator: Emulator) -> None:
+    emulator.fault("status", status=200, body='{"ok": true}', operation="upload")
+    with pytest.raises(AirflowFailException, match="no file id to wait for"):
+        waiting_task(retries=2).attempt()
+
+
+EVENT: dict[str, Any] = {"status": "failed", "error": exceptions.AuthenticationError("refused").to_dict()}
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("execute_complete", {"event": EVENT, "file_id": "f1", "url": "ftp://h/f"}),
+        ("execute_complete", {"event": {"status": "?"}, "file_id": "f1", "url": "ftp://h/f"}),
+        ("__fail__", {"error": "Trigger timeout"}),
+        ("__fail__", {"error": "Trigger failure", "traceback": ["x"]}),
+    ],
+)
+def test_so_is_what_ends_it_after_a_deferral(emulator: Emulator, method: str, given: Any) -> None:
+    task: Any = waiting_task(retries=2).operator()
+    with pytest.raises(exceptions.PermanentError) as caught:
+        task.resume_execution(method, given, {})
+    assert_names_the_sensor(caught.value, "f1" if method == "execute_complete" else "")
+    with pytest.raises((exceptions.AuthenticationError, AirflowException)) as retried:
+        task.resume_execution(method, given, {"task_state_store": Store()})
+    assert not isinstance(retried.value, AirflowFailException)
+
+
+def assert_names_the_sensor(error: BaseException, file_id: str) -> None:
+    assert isinstance(error, AirflowFailException)
+    assert (f"FileAvailableSensor(file_id='{file_id}') only waits" if file_id else "FileAvailableSensor waits") in str(error)
+    assert "a retry goes on waiting" not in str(error)
+
+
+def test_no_constructor_refuses_a_wait_that_has_retries() -> None:
+    for more in ({"retries": 2}, {"default_args": {"retries": 2}}):
+        assert waiting_task(**more).operator().retries == 2
+
+
+@pytest.mark.parametrize("wrong", [{"file_id": "f1", "url": "https://h/***"}, "{'file_id': 'f1', 'url': 'https://h/***'}"])
+def test_the_xcom_of_an_upload_is_no_url(emulator: Emulator, wrong: Any) -> None:
+    with pytest.raises(exceptions.InvalidInputError, match="url is a whole XCom") as caught:
+        Task(None).attempt(wrong)
+    assert "expand" not in str(caught.value)
     assert emulator.state()["requests"] == {}
