@@ -37,7 +37,7 @@ REFUSED, GONE, LATE = (
 @pytest.mark.parametrize(
     ("given", "error", "skipped"),
     [
-        ("soft_fail", REFUSED, False), ("soft_fail", GONE, True), ("soft_fail", LATE, True),
+        ("soft_fail", REFUSED, True), ("soft_fail", GONE, True), ("soft_fail", LATE, True),
         ("never_fail", REFUSED, True), ("never_fail", GONE, True), ("never_fail", LATE, True),
         ("retries", REFUSED, False), ("retries", LATE, False),
     ],
