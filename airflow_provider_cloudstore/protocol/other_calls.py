@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, InvalidInputError
+from airflow_provider_cloudstore.protocol.guards import text_of
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, Reading
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
@@ -83,10 +84,10 @@ def _parameter(name: Any) -> Parameter:
 
 
 def _text(value: Any, name: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    text = text_of(value)
+    if text is None:
         reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
         raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-    text = "".join(value) if isinstance(value, str) else str(int(value))  # of an enumeration's member its value
     if not _is_text(text):
         raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
     return text
