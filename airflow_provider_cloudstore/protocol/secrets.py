@@ -18,7 +18,15 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) do not encode in a given URL.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
-_HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~@-]*")
+# What is no valid URL, and holds no user info, query or fragment: a scheme with a host and a path, or a path, a host with one, or
+# the name of a file. A single word might be a token, and a colon stand before a password.
+_HARMLESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^/?#@:]*(?::[0-9]*)?(?:/[^?#@]*)?"
+    r"|(?:https?:|ftp:)?[\w.~-]*(?::[0-9]{1,5})?/[\w./~!$'()*,% -]*"
+    r"|(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[\w./~@-]*"
+    r"|[\w.-]+\.[a-z][a-z0-9]{1,4}",
+    re.IGNORECASE,
+)
 # Scheme, whatever may be user info, what cannot be part of it, and query or fragment: an "@" there might end user info, too.
 _UNCLEAR = re.compile(
     r"([a-z][a-z0-9+.-]*://)([^?#]*@)?([\w.-]+(?::[0-9]*)?(?:/[\w./~!$&'()*+,;=:%\\-]*)?)([?#][^@]*)?", re.IGNORECASE
@@ -121,16 +129,18 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
-    Of a URL that parsers split differently, what follows its last ``@`` is shown; what is not a URL is masked completely, except
-    a host with a path whose scheme is missing.
+    Of a URL that parsers split differently, what follows its last ``@`` is shown. What is not a URL, such as a relative one, is
+    shown if nothing of it can be a credential, or else masked completely.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
+        if _HARMLESS.fullmatch(url) and _HARMLESS.fullmatch(unquote(url)):
+            return url
         if unclear := _UNCLEAR.fullmatch(url):
             scheme, user_info, shown, rest = unclear.groups()
             return f"{scheme}{f'{MASK}@' if user_info else ''}{shown}{f'?{MASK}' if rest else ''}"
-        return url if _HOST_AND_PATH.fullmatch(url) else MASK
+        return MASK
     _, at, address = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))

@@ -120,8 +120,8 @@ class Folder(IntEnum):
 @pytest.mark.parametrize(
     ("value", "sent"),
     [
-        (Decimal(42), "42"), (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"), (Folder.STAGING, "42"),
-        (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+        (Decimal(42), "42"), (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"),
+        (Folder.STAGING, "42"), (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
     ],
 )  # fmt: skip
 def test_an_id_of_a_database_is_sent_as_its_text(value: Any, sent: str) -> None:
@@ -132,7 +132,7 @@ def test_an_id_of_a_database_is_sent_as_its_text(value: Any, sent: str) -> None:
 
 @pytest.mark.parametrize("value", [Decimal(0), Decimal("-0"), UUID(int=0)])
 def test_the_root_is_refused_in_any_type(value: Any) -> None:
-    with pytest.raises(InvalidInputError, match="is refused|is protected"):
+    with pytest.raises(InvalidInputError, match=r"is refused|is protected"):
         DeleteFolder(settings(), value)
 
 
