@@ -165,8 +165,8 @@ def _compared(folder_id: str) -> str:
 def validate_source_url(value: Any) -> str:
     """A URL for the service to fetch a file from.
 
-    :raises InvalidInputError: as :func:`validate_text`; if it is no absolute URL, or parsers split it differently. The message has
-        nothing of it that could be secret.
+    :raises InvalidInputError: as :func:`validate_text`; if it is no absolute URL, or parsers split it differently. The message
+        has nothing of it that could be secret.
     """
     url = validate_text(value, "url")
     problem = ""

@@ -10,13 +10,11 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import BASE_URL_ADVICE, InvalidInputError
 from airflow_provider_cloudstore.protocol.guards import text_of
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, Reading
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_parameter, is_word, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import API_PREFIX, Settings
 from airflow_provider_cloudstore.protocol.storable import Json
 
 _PATH = re.compile(r"/?([A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*)")
-# Beside those that say so themselves.
-_CREDENTIAL = re.compile("key|pass|passphrase|pw|pin|cookie|session(_?id)?", re.IGNORECASE)
 _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
 
 
@@ -78,7 +76,7 @@ class OtherCall(Operation[Json]):
 def _parameter(name: Any) -> Parameter:
     if not _is_text(name) or not name or name.lower() == "access_token":
         raise InvalidInputError("a parameter's name must be a text, and not access_token, which the hook adds itself")
-    if is_credential_name(name) or _CREDENTIAL.fullmatch(name):
+    if is_credential_parameter(name):
         return Parameter(name, lambda value, _: _text(value, name), lambda _: MASK, _credential)
     return Parameter(name, lambda value, _: _text(value, name), _shown, _secrets_in)
 

@@ -33,10 +33,13 @@ _UNCLEAR = re.compile(
 )
 # A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
-_CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
-_CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
-_CREDENTIAL_FIELD = re.compile(f'{_CREDENTIAL}": ')
-_CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)([^&#;\s\"'<>]+)", re.IGNORECASE)
+# How the name of a credential ends, in lower case with words joined by "_": a long one within a word, too (downloadtoken).
+_CREDENTIAL_NAME = re.compile(
+    ".*(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sessionid|sessid"
+    "|(?:api|access|secret|private|signing|encryption|account|shared|subscription)_?key(?:_?id)?"
+    "|(?<![a-z])(?:pass|pw|pin|otp|auth|sid|session(?:_id)?))s?_?[0-9]*"
+)
+_PARAMETER = re.compile(r"([?&#;]([\w.%-]{1,64})=)([^&#;\s\"'<>]+)")
 # Masking one would garble every log.
 _WORD = re.compile(
     "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
@@ -97,8 +100,10 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     encoded = {quote(raw, safe=safe) for safe in ("", "/", _SAFE_IN_REQUESTS, _SAFE_IN_YARL)}
     encoded |= {quote_plus(raw, safe=safe) for safe in ("", _SAFE_IN_YARL)}
     lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
-    escaped = {json.dumps(raw)[1:-1], json.dumps(raw)[1:-1].replace("/", "\\/"), repr(raw)[1:-1], ascii(raw)[1:-1]}
-    return tuple(sorted({value, raw} | encoded | lower | escaped, key=lambda form: (-len(form), form)))
+    in_json = json.dumps(raw)[1:-1]
+    return tuple(
+        sorted({value, raw, in_json, in_json.replace("/", "\\/")} | encoded | lower, key=lambda form: (-len(form), form))
+    )
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
@@ -156,9 +161,16 @@ def redact_path(path: str) -> str:
     return _PATH_CREDENTIALS.sub(f"://{MASK}:{MASK}@", path)
 
 
+@functools.lru_cache(1024)  # the responses of a service have few names
 def is_credential_name(name: str) -> bool:
     """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
-    return bool(_CREDENTIAL_NAME.fullmatch(name))
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return bool(_CREDENTIAL_NAME.fullmatch(re.sub(r"[\W_]+", "_", words)))
+
+
+def is_credential_parameter(name: str) -> bool:
+    """Whether a parameter of a request holds one: also ``key``, which in a response is mostly a name in a store."""
+    return is_credential_name(name) or name.lower() == "key"
 
 
 def is_word(text: str) -> bool:
@@ -166,20 +178,16 @@ def is_word(text: str) -> bool:
     return bool(_WORD.fullmatch(text))
 
 
-def has_credential_field(text: str) -> bool:
-    """Whether a field in ``text``, which ``json.dumps`` returned, has the name of a credential."""
-    return bool(_CREDENTIAL_FIELD.search(text.lower()))
-
-
 def redact_parameters(text: str) -> str:
     """``text`` without the credentials of the URLs in it: user info, and parameters whose names say that they hold one."""
     if "=" in text:
-        text = _CREDENTIAL_PARAMETER.sub(_masked_parameter, text)
+        text = _PARAMETER.sub(_redacted_parameter, text)
     return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
 
 
-def _masked_parameter(found: re.Match[str]) -> str:
-    return found[0] if is_word(found[2].rstrip(".,)")) else found[1] + MASK  # the URL may end a clause
+def _redacted_parameter(found: re.Match[str]) -> str:
+    is_shown = not is_credential_name(unquote(found[2])) or is_word(found[3].rstrip(".,)"))  # the URL may end a clause
+    return found[0] if is_shown else found[1] + MASK
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
@@ -205,4 +213,4 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
 
 def _is_credential(name: str, value: str) -> bool:
     """Whether a parameter holds one. ``key`` is also what object stores call the path of a file."""
-    return is_credential_name(name) or (name.lower() == "key" and not _FILE_NAME.fullmatch(value))
+    return is_credential_name(name) or (is_credential_parameter(name) and not _FILE_NAME.fullmatch(value))

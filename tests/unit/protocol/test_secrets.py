@@ -41,8 +41,6 @@ def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
         quote(AWKWARD, safe="").lower(),
         json.dumps(AWKWARD)[1:-1],
         json.dumps(AWKWARD)[1:-1].replace("/", "\\/"),  # as PHP writes it
-        repr(AWKWARD)[1:-1],
-        ascii(AWKWARD)[1:-1],
         str(requests.Request("GET", "http://h/", params={"t": AWKWARD}).prepare().url).partition("t=")[2],
         str(URL("http://h/").with_query(t=AWKWARD)).partition("t=")[2],
     ],
@@ -198,8 +196,8 @@ def test_any_other_value_of_a_parameter_whose_name_says_so_is_a_secret(name: str
 
 
 def test_of_the_urls_in_a_text_the_credentials_are_masked_and_the_words_stay() -> None:
-    text = "see https://u:pw@h/f?use_token=false&sig=0a1b&token=True, and https://h/f?key=f1&secret=none;api_key=x"
-    shown = "see https://***@h/f?use_token=false&sig=***&token=True, and https://h/f?key=f1&secret=none;api_key=***"
+    text = "see https://u:pw@h/f?use_token=false&sig=0a1b&token=True, and https://h/f?key=f1&secret=none;api_key=x&sessionId=9"
+    shown = "see https://***@h/f?use_token=false&sig=***&token=True, and https://h/f?key=f1&secret=none;api_key=***&sessionId=***"
     assert redact_parameters(text) == shown
 
 
