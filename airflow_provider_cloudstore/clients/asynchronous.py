@@ -18,7 +18,7 @@ import aiohttp
 from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import transport_failure
-from airflow_provider_cloudstore.clients.route import proxy_url, tls_context
+from airflow_provider_cloudstore.clients.route import MAX_IDLE, proxy_url, tls_context
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
@@ -137,7 +137,7 @@ class Session:
         self.slots = asyncio.Semaphore(limit)
         self.proxy = proxy_url(settings.proxy) if settings.proxy else None
         self.tls = asyncio.create_task(asyncio.to_thread(tls_context, settings))
-        self._opened = [_new_http(keepalive_timeout=1)]
+        self._opened = [_new_http(keepalive_timeout=MAX_IDLE)]
 
     @property
     def http(self) -> aiohttp.ClientSession:

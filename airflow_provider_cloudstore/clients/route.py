@@ -15,6 +15,9 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings, validate_proxy
 from airflow_provider_cloudstore.protocol.urls import is_loopback
 
+MAX_IDLE = 1.0
+"""Seconds after which neither client reuses a connection: the server or a balancer may have dropped it without a word."""
+
 
 def environment_proxy(url: str) -> Secret | None:
     """The proxy that the environment defines for a URL (``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY`` and the like), or None.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import ssl
+import time
 from contextvars import ContextVar
 from functools import cached_property
 from http.client import UnknownTransferEncoding
@@ -20,7 +21,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError, SSLError
 
-from airflow_provider_cloudstore.clients.route import environment_proxy, proxy_url, tls_context
+from airflow_provider_cloudstore.clients.route import MAX_IDLE, environment_proxy, proxy_url, tls_context
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _HARMLESS = re.compile(r"[\w.:\[\]-]*|HTTP/[\d.]+")  # such as a host, a method and a status; no path
@@ -105,6 +106,13 @@ class _Adapter(HTTPAdapter):
 class _Connection(HTTPConnection):
     """A connection that says whether a request was sent: what fails while it is made is a ``ConnectTimeoutError``."""
 
+    _used = 0.0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may reuse it: not if it was idle, as an upload that is lost on it would be unknown."""
+        return time.monotonic() < self._used + MAX_IDLE and super().is_connected
+
     def connect(self) -> None:
         try:
             super().connect()
@@ -122,6 +130,7 @@ class _Connection(HTTPConnection):
             ``chunked``, or an interim response (RFC 9110 section 15.2), after which the final one is still to come.
         """
         response = super().getresponse()
+        self._used = time.monotonic()
         if response.status < 200 or response.headers.get("Transfer-Encoding", "chunked").lower() != "chunked":
             response.close()
             raise UnknownTransferEncoding

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.storable import Json
+from airflow_provider_cloudstore.results import Json
 
 _CODINGS = ("gzip", "x-gzip", "deflate")
 _OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # all others are none (IANA)

@@ -6,11 +6,14 @@ cannot be one.
 
 from __future__ import annotations
 
+import operator
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
@@ -25,6 +28,8 @@ _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "-
 _WRAPPING = re.compile(r"[\s\[\](){}<>\"'`,]+")
 # The text of a dict, a list or a tuple, of what a mapped task returned or another object that holds data, and of bytes.
 _DATA = re.compile(r"""\[.*\]|[{(].*['":,].*[})]|\w+\([\[{<].*\)|b(['"]).*\1|<.*>""", re.DOTALL | re.IGNORECASE)
+_FILE_ID_KEY = re.compile(r"""['"]file_id['"]:""")
+_TEMPLATES = (("{{", "}}"), ("{%", "%}"))
 _MAX_BITS = 4096  # Python refuses to print much longer numbers
 # Line breaks and other controls, bidirectional ones included, and half characters.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -41,60 +46,67 @@ def is_nothing(text: str) -> bool:
     return words and (bool(segments) or not text)
 
 
-def validate_present(value: Any, field: str) -> str:
+def text_of(value: Any) -> str | None:
+    """The text of a string or a whole number, of a ``UUID`` and of a ``Decimal`` of digits alone; None of anything else.
+
+    Databases return such ids. A float is none, because it has no plain digits: 2025.10 and 2025.1 are the same one.
+    """
+    if isinstance(value, str):
+        return "".join(value)  # of a member of an enumeration its value
+    if isinstance(value, UUID) or (isinstance(value, Decimal) and str(value).removeprefix("-").isdecimal()):
+        return str(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    with suppress(TypeError):  # an array that is no number
+        number = operator.index(value)
+        return str(number) if number.bit_length() <= _MAX_BITS else None
+    return None
+
+
+def validate_text(value: Any, field: str) -> str:
     """``value`` as a string, stripped: the guard of every templated id, URL and path.
 
-    :raises InvalidInputError: if it is not a string, or what a template renders when its source is missing; the message does not
-        repeat what may be a URL.
+    :raises InvalidInputError: if it has no text, as :func:`text_of` says; if it is what a template renders when its source is
+        missing, or the text of a list, a dict or a boolean; or if it holds a template or a control character. A printed float is
+        accepted: it may be an id, such as ``2024.01``. The message does not repeat what may be a URL.
     """
-    # A template may render an id as a number; True and lists are mistakes.
-    if value is None:
-        text = "None"
-    elif isinstance(value, str):
-        text = value.strip()
-    elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS:
-        text = str(int(value))
-    else:
-        reason = f"{field} must be a string, not {type(value).__name__}"
-        raise InvalidInputError(reason, advice=_one_of_many(field))
+    text = "None" if value is None else text_of(value)
+    if text is None:
+        advice = _advice(field, has_file_id=isinstance(value, Mapping) and "file_id" in value)
+        raise InvalidInputError(f"{field} must be a string, not {type(value).__name__}", advice=advice)
+    text = text.strip()
     if is_nothing(text):
         where = _UNUSUAL_PLACE if field == "file_id" else ""
         raise InvalidInputError(
             f"{field} is {f'{text!r}' if text else 'empty'}, which is what a template renders when its source is missing",
             advice=f"Check that the upstream task ran and returned the value.{where}",
         )
-    if "{{" in text or "{%" in text:
-        raise InvalidInputError(f"{field} is a template that was not rendered: pass it as a template field")
+    if _DATA.fullmatch(text) or text.lower() == "true":
+        advice = _advice(field, has_file_id=bool(_FILE_ID_KEY.search(text)))
+        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=advice)
+    _validate_characters(text, field)
+    return text
+
+
+def _validate_characters(text: str, field: str) -> None:
+    if any(end in text.partition(begin)[2] for begin, end in _TEMPLATES):
+        raise InvalidInputError(
+            f"{field} is a template that was not rendered",
+            advice="Pass it as a template field. Write braces that belong to a URL as %7B and %7D.",
+        )
     if _CONTROLS.search(text):
         raise InvalidInputError(f"{field} contains a line break or control character, or is not valid Unicode")
-    return text
 
 
-def validate_text(value: Any, field: str) -> str:
-    """``value`` as a string that is not the text of something else: the guard of ids and paths.
-
-    :raises InvalidInputError: as :func:`validate_present`; or if a template printed a list, a dict, a float or a boolean.
-    """
-    text = validate_present(value, field)
-    if _DATA.fullmatch(text) or text.lower() == "true" or _is_printed_float(text):
-        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=_one_of_many(field))
-    return text
-
-
-def _one_of_many(field: str) -> str:
+def _advice(field: str, *, has_file_id: bool) -> str:
+    if has_file_id:  # such as the XCom of an upload or of a link
+        return "Pass its file_id where a file's id is expected: {{ ti.xcom_pull(task_ids='upload', key='upload')['file_id'] }}."
     return f"Pass one value; expand({field}=...) maps an operator over a list. Check what its template renders."
 
 
 def validate_file_id(value: Any) -> str:
     """The id of a file; refused as :func:`validate_text` says."""
     return validate_text(value, "file_id")
-
-
-def _is_printed_float(text: str) -> bool:
-    """Whether a template printed a float, such as 202501.0; ``1e5`` and ``2025_01`` may be ids."""
-    with suppress(ValueError):
-        return repr(float(text)) == text
-    return False
 
 
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
@@ -153,10 +165,10 @@ def _compared(folder_id: str) -> str:
 def validate_source_url(value: Any) -> str:
     """A URL for the service to fetch a file from.
 
-    :raises InvalidInputError: as :func:`validate_present`; if it is no absolute URL, or parsers split it differently. The message
+    :raises InvalidInputError: as :func:`validate_text`; if it is no absolute URL, or parsers split it differently. The message
         has nothing of it that could be secret.
     """
-    url = validate_present(value, "url")
+    url = validate_text(value, "url")
     problem = ""
     try:
         if (scheme := split_url(url).scheme) not in _SOURCE_SCHEMES:

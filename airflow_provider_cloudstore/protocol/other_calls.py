@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operatio
 from airflow_provider_cloudstore.protocol.parameters import other_parameters
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.storable import Json
+from airflow_provider_cloudstore.results import Json
 
 _PATH = re.compile(r"/?([A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*)")
 _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}

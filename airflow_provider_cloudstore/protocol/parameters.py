@@ -9,11 +9,8 @@ from typing import Any
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol import guards
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_parameter, is_word, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import Settings
-
-# Beside those that say so themselves.
-_CREDENTIAL = re.compile("key|pass|passphrase|pw|pin|cookie|session(_?id)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +48,16 @@ def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) ->
 
 
 def _other(name: str) -> Parameter:
-    if is_credential_name(name) or _CREDENTIAL.fullmatch(name):
+    if is_credential_parameter(name):
         return Parameter(name, lambda value, _: _text(value, name), lambda _: MASK, _credential)
     return Parameter(name, lambda value, _: _text(value, name), _shown, _secrets_in)
 
 
 def _text(value: Any, name: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    text = guards.text_of(value)
+    if text is None:
         reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
         raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-    text = "".join(value) if isinstance(value, str) else str(int(value))  # of an enumeration's member its value
     if not _is_text(text):
         raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
     return text

@@ -18,17 +18,28 @@ MASK = "***"
 # The characters that requests and yarl (aiohttp) do not encode in a given URL.
 _SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
 _SAFE_IN_YARL = "?/:@-._~!$'()*,"
-_HOST_AND_PATH = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[A-Za-z0-9_./~@-]*")
+# What is no valid URL, and holds no user info, query or fragment: a scheme with a host and a path, or a path, a host with one, or
+# the name of a file. A single word might be a token, and a colon stand before a password.
+_HARMLESS = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^/?#@:]*(?::[0-9]*)?(?:/[^?#@]*)?"
+    r"|(?:https?:|ftp:)?[\w.~-]*(?::[0-9]{1,5})?/[\w./~!$'()*,% -]*"
+    r"|(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[\w./~@-]*"
+    r"|[\w.-]+\.[a-z][a-z0-9]{1,4}",
+    re.IGNORECASE,
+)
 # Scheme, whatever may be user info, what cannot be part of it, and query or fragment: an "@" there might end user info, too.
 _UNCLEAR = re.compile(
     r"([a-z][a-z0-9+.-]*://)([^?#]*@)?([\w.-]+(?::[0-9]*)?(?:/[\w./~!$&'()*+,;=:%\\-]*)?)([?#][^@]*)?", re.IGNORECASE
 )
 # A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
-_CREDENTIAL = "(?:token|password|passwd|pwd|secret|signature|sig|credential|api[_-]?key|access[_-]?key|authorization)s?"
-_CREDENTIAL_NAME = re.compile(f".*{_CREDENTIAL}", re.IGNORECASE | re.DOTALL)
-_CREDENTIAL_FIELD = re.compile(f'{_CREDENTIAL}": ')
-_CREDENTIAL_PARAMETER = re.compile(rf"([?&#;][\w.%-]{{0,64}}?{_CREDENTIAL}=)([^&#;\s\"'<>]+)", re.IGNORECASE)
+# How the name of a credential ends, in lower case with words joined by "_": a long one within a word, too (downloadtoken).
+_CREDENTIAL_NAME = re.compile(
+    ".*(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sessionid|sessid"
+    "|(?:api|access|secret|private|signing|encryption|account|shared|subscription)_?key(?:_?id)?"
+    "|(?<![a-z])(?:pass|pw|pin|otp|auth|sid|session(?:_id)?))s?_?[0-9]*"
+)
+_PARAMETER = re.compile(r"([?&#;]([\w.%-]{1,64})=)([^&#;\s\"'<>]+)")
 # Masking one would garble every log.
 _WORD = re.compile(
     "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
@@ -89,8 +100,10 @@ def printed_forms(secret: Secret) -> tuple[str, ...]:
     encoded = {quote(raw, safe=safe) for safe in ("", "/", _SAFE_IN_REQUESTS, _SAFE_IN_YARL)}
     encoded |= {quote_plus(raw, safe=safe) for safe in ("", _SAFE_IN_YARL)}
     lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
-    escaped = {json.dumps(raw)[1:-1], json.dumps(raw)[1:-1].replace("/", "\\/"), repr(raw)[1:-1], ascii(raw)[1:-1]}
-    return tuple(sorted({value, raw} | encoded | lower | escaped, key=lambda form: (-len(form), form)))
+    in_json = json.dumps(raw)[1:-1]
+    return tuple(
+        sorted({value, raw, in_json, in_json.replace("/", "\\/")} | encoded | lower, key=lambda form: (-len(form), form))
+    )
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
@@ -121,16 +134,18 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
-    Of a URL that parsers split differently, what follows its last ``@`` is shown; what is not a URL is masked completely, except
-    a host with a path whose scheme is missing.
+    Of a URL that parsers split differently, what follows its last ``@`` is shown. What is not a URL, such as a relative one, is
+    shown if nothing of it can be a credential, or else masked completely.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
+        if _HARMLESS.fullmatch(url) and _HARMLESS.fullmatch(unquote(url)):
+            return url
         if unclear := _UNCLEAR.fullmatch(url):
             scheme, user_info, shown, rest = unclear.groups()
             return f"{scheme}{f'{MASK}@' if user_info else ''}{shown}{f'?{MASK}' if rest else ''}"
-        return url if _HOST_AND_PATH.fullmatch(url) else MASK
+        return MASK
     _, at, address = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
@@ -146,9 +161,16 @@ def redact_path(path: str) -> str:
     return _PATH_CREDENTIALS.sub(f"://{MASK}:{MASK}@", path)
 
 
+@functools.lru_cache(1024)  # the responses of a service have few names
 def is_credential_name(name: str) -> bool:
     """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
-    return bool(_CREDENTIAL_NAME.fullmatch(name))
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return bool(_CREDENTIAL_NAME.fullmatch(re.sub(r"[\W_]+", "_", words)))
+
+
+def is_credential_parameter(name: str) -> bool:
+    """Whether a parameter of a request holds one: also ``key``, which in a response is mostly a name in a store."""
+    return is_credential_name(name) or name.lower() == "key"
 
 
 def is_word(text: str) -> bool:
@@ -156,20 +178,16 @@ def is_word(text: str) -> bool:
     return bool(_WORD.fullmatch(text))
 
 
-def has_credential_field(text: str) -> bool:
-    """Whether a field in ``text``, which ``json.dumps`` returned, has the name of a credential."""
-    return bool(_CREDENTIAL_FIELD.search(text.lower()))
-
-
 def redact_parameters(text: str) -> str:
     """``text`` without the credentials of the URLs in it: user info, and parameters whose names say that they hold one."""
     if "=" in text:
-        text = _CREDENTIAL_PARAMETER.sub(_masked_parameter, text)
+        text = _PARAMETER.sub(_redacted_parameter, text)
     return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
 
 
-def _masked_parameter(found: re.Match[str]) -> str:
-    return found[0] if is_word(found[2].rstrip(".,)")) else found[1] + MASK  # the URL may end a clause
+def _redacted_parameter(found: re.Match[str]) -> str:
+    is_shown = not is_credential_name(unquote(found[2])) or is_word(found[3].rstrip(".,)"))  # the URL may end a clause
+    return found[0] if is_shown else found[1] + MASK
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
@@ -195,4 +213,4 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
 
 def _is_credential(name: str, value: str) -> bool:
     """Whether a parameter holds one. ``key`` is also what object stores call the path of a file."""
-    return is_credential_name(name) or (name.lower() == "key" and not _FILE_NAME.fullmatch(value))
+    return is_credential_name(name) or (is_credential_parameter(name) and not _FILE_NAME.fullmatch(value))

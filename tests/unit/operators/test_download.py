@@ -57,7 +57,7 @@ def test_a_target_with_credentials_is_refused_and_rendered_without_them(emulator
 
 
 NO_FILES: list[Any] = [
-    None, "", "None", "{{ x }}", 1.5, "1.5", "True", "{'a': 1}", Path("/data/{{ params.name }}"), "file://[b/f", "/tmp",
+    None, "", "None", "{{ x }}", 1.5, "True", "{'a': 1}", Path("/data/{{ params.name }}"), "file://[b/f", "/tmp",
     "nosuch://x/y", "s3://my_conn@bucket/key",
 ]  # fmt: skip
 REFUSED = [({"target": target}, "target.*nothing was sent") for target in NO_FILES]

@@ -106,7 +106,7 @@ def test_what_is_deferred_is_the_id_the_redacted_url_and_the_time(emulator: Emul
     assert "a retry goes on waiting" not in caught.value.what_to_do  # without retries there is none
 
 
-@pytest.mark.parametrize("body", ['{"ok": true}', '{"file_id": "1.5"}'])
+@pytest.mark.parametrize("body", ['{"ok": true}', '{"file_id": "true"}'])
 def test_without_an_id_there_is_nothing_to_wait_for_and_the_error_says_that_the_upload_is_queued(
     emulator: Emulator, body: str
 ) -> None:

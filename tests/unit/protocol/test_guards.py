@@ -3,8 +3,11 @@ from __future__ import annotations
 import html
 import posixpath
 import unicodedata
+from decimal import Decimal
+from enum import IntEnum
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -12,7 +15,8 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, DeleteFolder, Operation
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from tests.support import examples, settings
 
 ROOTS = [
@@ -33,6 +37,7 @@ ORDINARY = [
     "R&D", "NA", "none-a", "dict", "Reports (2024)", "O'Neil", "Q1, Q2 + Q3!", "user@example.com", "urn:folder:7", "~home", "a b",
     "नमस्ते", "مجلد \u0667",
     "550e8400-e29b-41d4-a716-446655440000",
+    *(f"2024.{month:02}" for month in range(1, 13)), "2.0", "3.14", "202501.0", "-1.5", "inf", "1e22",
 ]  # fmt: skip
 NOTHING = [
     "", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}", "('None',)", "['']", '""',
@@ -66,8 +71,9 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        *[(value, type(value).__name__) for value in (True, 1.5, 10**1300, ["https://u:hunter2@h/x"])],
-        *[(value, "not rendered") for value in ("{{ x }}", "{% x %}")],
+        *[(value, type(value).__name__) for value in (True, 1.5, 2.0, 10**1300, b"f1", ["https://u:hunter2@h/x"])],
+        *[(Decimal(text), "Decimal") for text in ("1.5", "42.0", "1E+3", "NaN", "Infinity")],
+        *[(value, "not rendered") for value in ("{{ x }}", "{% x %}", "https://h/{{ x\n}}?a=1", "https://h/{%- x -%}")],
         *[(f"a{control}b", "line break or control") for control in "\n\x1b\x7f\x85\u2028\u200e\u202e\u2066\ud800"],
     ],
 )  # fmt: skip
@@ -75,6 +81,59 @@ def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]],
     with pytest.raises(InvalidInputError, match=says) as refused:
         operation(settings(), value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+@pytest.mark.parametrize("of", [lambda result: result, str], ids=["object", "text"])
+def test_the_xcom_of_an_upload_is_refused_with_the_advice_to_pass_its_file_id(operation: type[Operation[Any]], of: Any) -> None:
+    field = operation.parameters[0].name
+    for result in ({"file_id": "f1", "url": "https://h/x"}, {"url": "https://h/x", "file_id": "f1"}):
+        with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
+            operation(settings(), of(result))
+        assert "Pass its file_id" in refused.value.what_to_do
+        assert "expand" not in refused.value.what_to_do
+    for other in ({"id": "f1"}, ["file_id"]):
+        with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
+            operation(settings(), of(other))
+        assert f"expand({field}=...)" in refused.value.what_to_do
+
+
+@pytest.mark.parametrize(
+    "query", ["{%22a%22:1}", "{%22a%22:{%22b%22:5%25}}", "{{", "}}{{", "{{{", "{%{{", "%}{%", "a={{&b=}", '{"a":{"b":1}}'],
+)  # fmt: skip
+def test_braces_in_a_source_url_that_close_no_template_are_sent(query: str) -> None:
+    url = f"https://h/f?filter={query}"
+    assert UploadFromUrl(settings(), url).subject == url
+
+
+class Number:
+    """As ``numpy.int64``: no ``int``, but what Python can use as one."""
+
+    def __index__(self) -> int:
+        return 42
+
+
+class Folder(IntEnum):
+    STAGING = 42
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        (Decimal(42), "42"), (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"),
+        (Folder.STAGING, "42"), (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+    ],
+)  # fmt: skip
+def test_an_id_of_a_database_is_sent_as_its_text(value: Any, sent: str) -> None:
+    assert DeleteFolder(settings(), value).subject == CreateDownloadLink(settings(), value).subject == sent
+    call = OtherCall(settings(), "POST", "/file/rename", {"file_id": value})
+    assert call.arguments == {"file_id": sent}
+
+
+@pytest.mark.parametrize("value", [Decimal(0), Decimal("-0"), UUID(int=0)])
+def test_the_root_is_refused_in_any_type(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"is refused|is protected"):
+        DeleteFolder(settings(), value)
 
 
 @cases(max_examples=examples(100), deadline=None)

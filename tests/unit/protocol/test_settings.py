@@ -60,7 +60,7 @@ NEVER_IN_A_TOKEN = (" words", "\nbreak", "\t", " ", "\x00", "\u00a0break", "\ud8
         *[("host", {"password": empty}, NO_TOKEN) for empty in (None, "")],
         *[("host", {"password": f"hunter2{end}"}, NOT_A_TOKEN) for end in NEVER_IN_A_TOKEN],
         (None, {}, r"^the connection has no host; nothing was sent\.\nSet the host to the base URL, such as https"),
-        ("https://", {}, r"^the connection's host \*\*\* has no valid host; nothing was sent\.\nSet the host to the base URL"),
+        ("https://", {}, r"^the connection's host https:// has no valid host; nothing was sent\.\nSet the host to the base URL"),
         ("host", {"port": "hunter2"}, "not a number from 1 to 65535"),
         ("zero\u200bwidth", {}, "invisible character"),
         ("host/é", {}, "must be percent-encoded"),

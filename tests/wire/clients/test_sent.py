@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset, stay_open
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way, proxy_of, respond_once
+from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way, blocking, proxy_of, respond_once
 
 UPLOAD = UploadFromUrl, "https://source.example/f"
 QUEUED = HEAD + b'Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{"file_id":"f1"}'
@@ -56,6 +57,20 @@ def test_an_upload_that_is_lost_on_a_reused_connection_is_unknown(call_way: Way,
         assert send(*UPLOAD) == "{}"
         assert isinstance(send(*UPLOAD), Unknown)
     assert (len(server.requests), server.connections) == (2, 1)
+
+
+def test_an_upload_never_goes_over_a_connection_that_was_idle_for_a_second(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget_after_one(server: RawServer, connection: socket.socket) -> None:  # as a balancer forgets idle connections
+        server.read_request(connection)
+        connection.sendall(OK)
+        go_silent(server, connection)
+
+    server, now = serve(handler=forget_after_one), time.monotonic
+    with blocking(settings(server.url, timeout=0.5)) as send:
+        for minutes in range(3):
+            monkeypatch.setattr(time, "monotonic", lambda minutes=minutes: now() + minutes * 60)
+            assert send(*UPLOAD) == "{}"
+    assert (len(server.requests), server.connections) == (3, 3)
 
 
 def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: Serve) -> None:
