@@ -18,6 +18,7 @@ from airflow_provider_cloudstore.batch.receipts import Receipts, Status, read_pa
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.operations import OnAttempt, ignore
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Job:
     """
 
     read: Callable[[], Manifest]
-    settings: Callable[[], Settings]
+    settings: Callable[..., Settings]
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
@@ -114,11 +115,14 @@ class Job:
         log.info("%s; receipts: %s", ledger.starting_line, receipts.folder.location if receipts else "none")
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
-        reload = partial(self.in_thread, self.settings)
-        async with self.connect(settings, reload, self.options.max_concurrency, self.on_attempt) as client:
+        async with self.connect(settings, self._reload, self.options.max_concurrency, self.on_attempt) as client:
             sender = Sender(client, throttle, ledger, manifest(), self.options)
             await self._send(sender, lease, throttle, asyncio.create_task(_log_progress(ledger)))
         return throttle.error
+
+    async def _reload(self, refused: Secret) -> Settings:
+        settings: Settings = await self.in_thread(partial(self.settings, refused))
+        return settings
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle, reporting: asyncio.Task[None]) -> None:

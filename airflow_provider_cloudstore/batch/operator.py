@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +41,13 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
     :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
+    :param parameters: what else the service takes for each upload, such as ``folder_id``: texts by name (templated).
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param cloudstore_conn_id: the Airflow connection (templated).
     :raises ValueError: if an argument is invalid.
     """
 
-    template_fields: Sequence[str] = ("urls", "receipts", "cloudstore_conn_id")
+    template_fields: Sequence[str] = ("urls", "receipts", "parameters", "cloudstore_conn_id")
     ui_color = "#b9d6f2"
 
     def __init__(
@@ -55,6 +56,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         urls: Sequence[Any] | PathLike[str] | ObjectStoragePath | str | XComArg,
         receipts: PathLike[str] | ObjectStoragePath | str | None,
         url_column: str = "url",
+        parameters: Mapping[str, str] | XComArg | None = None,
         max_concurrency: int = 16,
         requests_per_second: float | None = None,
         max_consecutive_failures: int | None = 100,
@@ -72,6 +74,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         self.urls: Any = urls
         self.receipts: Any = receipts
         self.url_column = url_column
+        self.parameters: Any = parameters
         self.max_concurrency = max_concurrency
         self.requests_per_second = requests_per_second
         self.max_consecutive_failures = max_consecutive_failures
@@ -139,7 +142,13 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         return Job(
             self._read,
             self._open_hook().read_settings,
-            Options(self.max_concurrency, self.requests_per_second, self.max_consecutive_failures, self.retry_unknown_outcome),
+            Options(
+                self.max_concurrency,
+                self.requests_per_second,
+                self.max_consecutive_failures,
+                self.retry_unknown_outcome,
+                self.parameters,
+            ),
             open_receipts(self.receipts, context) if self._has_receipts else None,
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -138,6 +138,7 @@ class Options:
     requests_per_second: float | None = None
     max_consecutive_failures: int | None = None
     retry_unknown_outcome: bool = False
+    parameters: Mapping[str, str] | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -190,7 +191,7 @@ class Sender:
             return
         opted_in = self.options.retry_unknown_outcome
         try:
-            upload = UploadFromUrl(self.client.settings, entry.url, retry_unknown_outcome=opted_in)
+            upload = UploadFromUrl(self.client.settings, entry.url, self.options.parameters, retry_unknown_outcome=opted_in)
         except exceptions.InvalidInputError as error:
             self.ledger.record(entry, Status.FAILED, url=redact_url(str(entry.url)), error=error.reason)
             return
@@ -203,7 +204,7 @@ class Sender:
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """How an upload ends. An attempt is made when the throttle allows it, and one without effect is not counted."""
-        known = Attempts(self.client.settings.max_attempts)
+        known = self._no_attempts()
         while True:
             await self.throttle.acquire()
             attempts, settings = known.next(), self.client.settings
@@ -213,7 +214,7 @@ class Sender:
                 return outcome
             self.throttle.record_failure(outcome)
             if outcome.retried and not outcome.may_have_effect:
-                known = Attempts(settings.max_attempts)
+                known = self._no_attempts()
                 continue
             pause = pause_before_retry(outcome, attempts, math.inf, log.debug)
             if pause is None:
@@ -222,6 +223,9 @@ class Sender:
             if attempts.needs_token(outcome) and not await self.client.has_new_token(settings):
                 return outcome
             known = attempts.after(outcome, settings.access_token)
+
+    def _no_attempts(self) -> Attempts:
+        return Attempts(self.client.settings.max_attempts, renewals=self.client.settings.renewals)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed, unless it may be sent again; too many in a row end the batch."""

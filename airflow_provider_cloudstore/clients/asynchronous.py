@@ -25,6 +25,7 @@ from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attemp
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OnAttempt, Operation, ignore
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class AsyncClient:
     def __init__(
         self,
         settings: Settings,
-        reload: Callable[[], Awaitable[Settings]],
+        reload: Callable[[Secret], Awaitable[Settings]],
         session: Session,
         on_attempt: OnAttempt = ignore,
     ) -> None:
@@ -60,7 +61,8 @@ class AsyncClient:
         max_attempts: int | None = None,
     ) -> T:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
-        attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
+        ends_at = time.monotonic() + budget
+        attempts = Attempts(max_attempts or self.settings.max_attempts, renewals=self.settings.renewals)
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = await self.attempt(operation, used, attempts, ends_at - time.monotonic())
@@ -90,7 +92,7 @@ class AsyncClient:
     async def has_new_token(self, refused: Settings) -> bool:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""
         if self.settings.access_token == refused.access_token:
-            self.settings = await self._reload()
+            self.settings = await self._reload(refused.access_token)
         return self.settings.access_token != refused.access_token
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:

@@ -22,6 +22,7 @@ from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OnAttempt, Operation, ignore
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -37,12 +38,12 @@ _NEVER_SENT = (urllib3.exceptions.ConnectTimeoutError, requests.ConnectTimeout)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param reload: reads the settings again, once per call, after the service rejects the token.
+    :param reload: reads the settings again after the service has refused the token, which it gets; or before there is one.
     :param on_attempt: is told how each attempt ended: the operation, and the result or the error.
     :ivar settings: the connection as last read.
     """
 
-    def __init__(self, settings: Settings, reload: Callable[[], Settings], on_attempt: OnAttempt = ignore) -> None:
+    def __init__(self, settings: Settings, reload: Callable[[Secret], Settings], on_attempt: OnAttempt = ignore) -> None:
         self.settings = settings
         self._reload = reload
         self._on_attempt = on_attempt
@@ -78,7 +79,10 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :param max_attempts: how many requests to send at most, if not as many as the connection allows.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
-        attempts, ends_at = Attempts(max_attempts or self.settings.max_attempts), time.monotonic() + budget
+        ends_at = time.monotonic() + budget
+        if self.settings.lacks_token:
+            self.settings = self._reload(self.settings.access_token)
+        attempts = Attempts(max_attempts or self.settings.max_attempts, renewals=self.settings.renewals)
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
@@ -96,7 +100,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
     def has_new_token(self, refused: Settings) -> bool:
         """Whether the connection holds another token than the refused one; it is read again, unless another call has done so."""
         if self.settings.access_token == refused.access_token:
-            self.settings = self._reload()
+            self.settings = self._reload(refused.access_token)
         return self.settings.access_token != refused.access_token
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook
@@ -67,7 +66,7 @@ class CloudStoreAsyncHook(BaseHook):
             # An earlier session stays open: it may still have requests in flight.
             session = await self._sessions.enter_async_context(shared_session(settings))
             self._settings = settings
-            self._client = AsyncClient(settings, partial(self._connection.after_rejection, settings), session, count_request)
+            self._client = AsyncClient(settings, self._connection.after_rejection, session, count_request)
         return settings
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:

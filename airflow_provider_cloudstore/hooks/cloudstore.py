@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
-from airflow_provider_cloudstore.hooks.connection import MaskingLimit, read_connection
+from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
+from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -107,7 +109,7 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         if self._settings is None:
-            return self.read_settings()
+            self._settings = self._read_connection()
         return self._settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
@@ -226,15 +228,21 @@ class CloudStoreHook(BaseHook):
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
         return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
 
-    def read_settings(self) -> Settings:
+    def read_settings(self, refused: Secret | None = None) -> Settings:
         """Read the Airflow connection, even if it was read before: its token may have been rotated.
 
+        :param refused: the token that the service has refused: where the connection has keys, another one is asked for.
         :raises ConfigurationError: if the connection is invalid.
         """
-        self._settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
+        self._settings = with_token(self._read_connection(), refused)
+        mask(self._settings.secrets)
+        return self._settings
+
+    def _read_connection(self) -> Settings:
+        settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
         for warning in warnings:
             self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
-        return self._settings
+        return settings
 
 
 def _judge_test(error: CloudStoreError) -> tuple[bool, str]:

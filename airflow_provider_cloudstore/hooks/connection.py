@@ -44,14 +44,21 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -
     return read
 
 
-async def read_connection_async(conn_id: str) -> Read:
-    """As :func:`read_connection`, on an event loop."""
+async def read_connection_async(conn_id: str, refused: Secret | None = None) -> Read:
+    """As :func:`read_connection`, on an event loop, and with a token where the connection has keys for one.
+
+    :param refused: the token that the service has refused.
+    """
+    from airflow_provider_cloudstore.hooks.tokens import with_token
+
     connection = None
     with suppress(AirflowNotFoundException):
         connection = await get_async_connection(_validated(conn_id))
-    read = _parsed(conn_id, connection)
-    await amask(read[0].secrets)
-    return read
+    settings, warnings = _parsed(conn_id, connection)
+    if settings.keys:
+        settings = await asyncio.to_thread(with_token, settings, refused)
+    await amask(settings.secrets)
+    return settings, warnings
 
 
 def _validated(conn_id: object) -> str:
@@ -106,19 +113,21 @@ class SharedConnection:
             self._read()
         return self._settings
 
-    async def after_rejection(self, rejected: Settings) -> Settings:
+    async def after_rejection(self, refused: Secret) -> Settings:
         """The settings after the service rejected a token: read again, unless another user has done so already."""
         if self._reading:  # it may have begun before the token was replaced
             await asyncio.wait([self._reading])
-        if self._settings and self._settings.access_token != rejected.access_token:
+        if self._settings and self._settings.access_token != refused:
             return self._settings
-        return (await asyncio.shield(self._read()))[0]
+        return (await asyncio.shield(self._read(refused)))[0]
 
-    def _read(self) -> asyncio.Task[Read]:
+    def _read(self, refused: Secret | None = None) -> asyncio.Task[Read]:
         """The read that is under way, or a new one."""
         if self._reading is None:
             self._renew_at = time.monotonic() + RENEW_SECONDS
-            self._reading = asyncio.create_task(read_connection_async(self._conn_id), name="read a cloudstore connection")
+            self._reading = asyncio.create_task(
+                read_connection_async(self._conn_id, refused), name="read a cloudstore connection"
+            )
             self._reading.add_done_callback(self._finish)
         return self._reading
 

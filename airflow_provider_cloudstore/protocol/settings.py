@@ -84,6 +84,11 @@ class Settings(Extras):
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
 
     @property
+    def lacks_token(self) -> bool:
+        """Whether the token is yet to be asked for."""
+        return bool(self.keys) and not self.access_token.reveal()
+
+    @property
     def renewals(self) -> int:
         """How often a call may replace a token that was refused: with keys, tasks side by side end each other's."""
         return 3 if self.keys else 1

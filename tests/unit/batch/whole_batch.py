@@ -61,7 +61,7 @@ class Batch:
             "in_thread": self.in_thread,
         }
         read = more.pop("read", self._read)
-        job = Job(read, more.pop("settings", lambda: SETTINGS), options, receipts, **(defaults | more))
+        job = Job(read, more.pop("settings", lambda *_: SETTINGS), options, receipts, **(defaults | more))
         before = asyncio.all_tasks()
         try:
             running = asyncio.create_task(job.run())

@@ -44,7 +44,7 @@ class Source:
         self.error: Exception | None = None
         self.delay: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.01)
 
-    async def read(self, conn_id: str) -> tuple[Settings, list[str]]:
+    async def read(self, conn_id: str, _: Secret | None = None) -> tuple[Settings, list[str]]:
         self.reads += 1
         token, error = self.token, self.error  # as they are when the read begins
         await self.delay()
@@ -154,9 +154,9 @@ async def test_a_folder_that_is_protected_while_a_hook_is_open_is_not_deleted(so
 async def test_after_a_rejection_it_is_read_at_once_and_once_for_all(source: Source) -> None:
     user = shared_connection("c")
     rejected, source.token = await user.settings(), "second"
-    found = await asyncio.gather(*(user.after_rejection(rejected) for _ in range(USERS)))
+    found = await asyncio.gather(*(user.after_rejection(rejected.access_token) for _ in range(USERS)))
     assert {one.access_token.reveal() for one in found} == {"second"}
-    assert (await user.after_rejection(rejected)).access_token.reveal() == "second"  # who comes late
+    assert (await user.after_rejection(rejected.access_token)).access_token.reveal() == "second"  # who comes late
     assert await token_of(user) == "second"
     assert source.reads == 2
 
@@ -173,7 +173,7 @@ async def test_a_read_that_began_before_the_rejection_does_not_prove_that_the_to
     await user.settings()  # renews, and reads the old token
     await asyncio.sleep(0)
     source.token = "second"
-    waiting = [asyncio.create_task(user.after_rejection(rejected)) for _ in range(USERS)]
+    waiting = [asyncio.create_task(user.after_rejection(rejected.access_token)) for _ in range(USERS)]
     await asyncio.sleep(0)
     goes_on.set()
     assert {found.access_token.reveal() for found in await asyncio.gather(*waiting)} == {"second"}

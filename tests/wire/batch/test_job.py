@@ -28,7 +28,7 @@ def test_a_kill_ends_it_within_two_seconds_even_when_a_thread_hangs(emulator: Em
     began, release, folder = time.monotonic(), threading.Event(), MemoryFolder()
     folder.fails = lambda: release.wait(60)
     receipts, killed = Receipts(folder, Try(("batch",))), lambda: time.monotonic() > began + 0.7
-    job = Job(lambda: list_manifest(["https://source.example/1"]), lambda: own, Options(), receipts, killed=killed)
+    job = Job(lambda: list_manifest(["https://source.example/1"]), lambda *_: own, Options(), receipts, killed=killed)
     with pytest.raises(exceptions.BatchInterruptedError):
         asyncio.run(job.run())
     took = time.monotonic() - began - 0.7

@@ -8,13 +8,14 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients import asynchronous
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import OK, slowly, stay_open
 from tests.support import settings
 from tests.wire.clients.conftest import Serve, respond_once
 
 
-async def never() -> Settings:
+async def never(_: Secret) -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
 

@@ -42,5 +42,5 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_on
     assert isinstance(error, exceptions.CloudStoreError)
     assert re.search(says, str(error))
     assert [re.findall(rb"Bearer (.*)\r", request) for request in server.requests] == [[TOKEN.encode()], [b"new-token"]]
-    line = "delete folder 'd1': the service refused the access token; reading the connection again for a new one"
+    line = "delete folder 'd1': the service refused the access token; looking for a new one"
     assert logged.text.count(line) == 1

@@ -76,7 +76,7 @@ def test_an_upload_never_goes_over_a_connection_that_was_idle_for_a_second(serve
 def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: Serve) -> None:
     server = serve(b"")
     own = settings(server.url)
-    with BlockingClient(own, lambda: own) as client:
+    with BlockingClient(own, lambda _: own) as client:
         try:
             client.session.get("http://127.0.0.1:9")
         except OSError:
