@@ -83,7 +83,9 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
             from airflow_provider_cloudstore.clients.route import environment_proxy
 
             settings = replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
-        return replace(settings, conn_id=conn_id), warnings_about(connection.conn_type, extra, connection.login)
+        return replace(settings, conn_id=conn_id), warnings_about(
+            connection.conn_type, extra, None if settings.keys else connection.login
+        )
     except ConfigurationError as error:
         named = replace(error, operation="connection", subject=conn_id)
     raise named
