@@ -30,7 +30,6 @@ from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_creden
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
 from airflow_provider_cloudstore.protocol.signals import words_of
-from airflow_provider_cloudstore.results import DownloadLink
 
 log = logging.getLogger(__name__)
 
@@ -52,27 +51,25 @@ class _Answer:
         self.name, self.operation, self.settings, self.outcome = name, operation, settings, outcome
         response = outcome if isinstance(outcome, Response) else Response(0, {}, b"", sent=0, received=0)
         self.reading = Reading(response, read_body(response), (*settings.secrets, *operation.secrets))
+        self.is_link = isinstance(operation, CreateDownloadLink)
         self.body, self.found = self.reading.body, operation.find(self.reading, settings)
         self.result: Any = operation.interpret(outcome, settings)
         self.error = self.result if isinstance(self.result, CloudStoreError) else None
-        self.secrets = (*self.reading.secrets, *(secrets_of(self.found) if isinstance(self.found, DownloadLink) else ()))
+        self.secrets = (*self.reading.secrets, *(secrets_of(self.found) if self.is_link and self.found else ()))
 
     def problems(self) -> Iterator[str]:
         """Why tasks cannot rely on it. No text of the service is repeated: it may hold a token that is not known."""
         wanted, extra = _WANTED.get(self.name, (None, ""))
         has_words = self.body.data is not None and not self.body.problem
-        if wanted and (has_words or not self.error) and not self._is_error_everywhere():
-            yield f"{self.name}: uploads and deletions that fail so would succeed; extra 'success_when' says what a success holds"
+        # Nothing is sent: the response is read as if it were theirs.
+        others = (UploadFromUrl(self.settings, "https://example.com/file"), DeleteFolder(self.settings, MISSING_FILE_ID))
+        ends = [self.result, *(one.interpret(self.outcome, self.settings) for one in others)]
+        if wanted and (has_words or not self.error) and not all(isinstance(end, CloudStoreError) for end in ends):
+            yield "uploads and deletions that fail would succeed; extra 'success_when' says what a success holds"
         if self.error and not (wanted and isinstance(self.error, wanted)):
             is_declarable = wanted and has_words and not isinstance(self.error, exceptions.AuthenticationError)
             todo = f"Extra '{extra}' must match what the service says" if is_declarable else self.error.what_to_do
             yield f"{self.name}: {type(self.error).__name__}. {todo}"
-
-    def _is_error_everywhere(self) -> bool:
-        """Whether every operation would take it for an error; nothing is sent."""
-        others = (UploadFromUrl(self.settings, "https://example.com/file"), DeleteFolder(self.settings, MISSING_FILE_ID))
-        ends = [self.result, *(one.interpret(self.outcome, self.settings) for one in others)]
-        return all(isinstance(end, CloudStoreError) for end in ends)
 
     def _seen(self, service: Service) -> dict[str, Any]:
         """What is found in the response, by the extra that says where it is."""
@@ -80,7 +77,7 @@ class _Answer:
             return {}
         found = self.operation.find(self.reading, replace(self.settings, service=service))
         seen: dict[str, Any] = {"message_path": words_of(self.body, service)} if self.error else {}
-        if isinstance(found, DownloadLink):
+        if self.is_link and found:
             seen |= {"token_path": found.token, "download_url_path": found.url_with_token, "expires_path": found.expires_at}
         elif self.name == "link" and isinstance(self.error, exceptions.InvalidResponseError):
             seen["token_path"] = None
@@ -100,9 +97,7 @@ class _Answer:
                 not_found.append(f"no {name}: extra '{extra}' says where it is")
             elif (place := self._place(extra, value)) is not None:
                 read_as.setdefault(plain(place), []).append(name)
-        may_be_token = self.name == "link" or (
-            self.operation.key == "link" and not isinstance(self.error, exceptions.RequestRejectedError)
-        )
+        may_be_token = self.is_link and (self.name == "link" or not isinstance(self.error, exceptions.RequestRejectedError))
         leaves = _leaves(self.body, known, may_be_token=may_be_token)
         fields = [(path, text, ", ".join(read_as.get(plain(path), ()))) for path, text in leaves]
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
@@ -167,7 +162,8 @@ class Examination:
         log.warning("The upload is queued. Waiting up to %g s for the file ...", seconds)
         ends_at = time.monotonic() + seconds
         while (answer := self._ask("link", operation)).error:
-            if answer.error.wait == "ends" or time.monotonic() > ends_at:
+            if time.monotonic() > ends_at or answer.error.wait == "ends":
+                self.problems.append(f"upload: the wait of at most {seconds:g} s ended without the file")
                 return
             time.sleep(_PAUSE)
         with TemporaryDirectory() as folder, CloudStoreHook(self._settings.conn_id) as hook:
@@ -189,7 +185,7 @@ class Examination:
             # A 404 without JSON is the service's if it has just created a link there.
             is_404 = isinstance(answer.error, exceptions.RequestRejectedError) and answer.error.wait == "goes on"
             if not (is_404 and answer.name == "missing file" and link and not link.error):
-                report.problems += answer.problems()
+                report.problems += [one for one in answer.problems() if one not in report.problems]
         if upload and not (upload.error or upload.found):
             report.notes.append("upload: no task can wait for its file, because no id was found in the response")
         report.problems += self.problems
@@ -212,13 +208,13 @@ def examine(
     report = Report(conn_id)
     try:
         settings, warnings = read_connection(conn_id, connection)
-    except exceptions.ConfigurationError as error:
-        if extras:
+    except AirflowException as error:
+        if not isinstance(error, CloudStoreError):  # of a secrets backend
+            report.problems.append(f"it cannot be read: {type(error).__name__}")
+        elif extras:
             raise exceptions.InvalidInputError(error.reason, operation="doctor", advice=error.what_to_do) from None
-        report.problems.append(f"it cannot be read: {error.reason}. {error.what_to_do}")
-        return report
-    except AirflowException as error:  # of a secrets backend
-        report.problems.append(f"it cannot be read: {type(error).__name__}")
+        else:
+            report.problems.append(f"it cannot be read: {error.reason}. {error.what_to_do}")
         return report
     report.notes += [f"The connection {warning}" for warning in warnings]
     queueing = None if upload is None else UploadFromUrl(settings, upload)

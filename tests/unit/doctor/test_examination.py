@@ -82,7 +82,7 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
 @pytest.mark.parametrize(
     ("replies", "says"),
     [
-        ({"file": (200, {"token": LINK_TOKEN})}, "missing file: uploads and deletions that fail so would succeed; extra"),
+        ({"file": (200, {"token": LINK_TOKEN})}, "uploads and deletions that fail would succeed; extra 'success_when' says"),
         ({"file": (200, {"rc": 7})}, "missing file: InvalidResponseError. Extra 'not_found_pattern' must match"),
         ({"file": (200, {"ok": False, "error": "gone"})}, "missing file: ServiceError. Extra 'not_found_pattern' must match"),
         ({"file": (401, {"error": "who?"})}, "missing file: AuthenticationError. Set the connection's password"),
@@ -92,6 +92,7 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
         ({"queued": (200, {"ok": False, "error": "quota"})}, "upload: ServiceError. The service reported this error itself."),
         ({"queued": (200, {"file_id": "true"})}, "upload: file_id is the text of"),
         ({"link": (200, {"ticket": LINK_TOKEN})}, "link: InvalidResponseError. Check that the connection's host"),
+        ({"link": (404, {"error": "not yet"})}, "upload: the wait of at most 0 s ended without"),
         ({"link": (200, {"token": LINK_TOKEN})}, "download: ConfigurationError: "),
         ({"content": (404, "not yet")}, "download: LinkRejectedError: "),
     ],
