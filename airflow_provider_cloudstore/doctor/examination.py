@@ -41,7 +41,8 @@ _WANTED = {
 _FLAGS = {"wrong token": "--wrong-token", "upload": "--upload URL"}
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
 _MAX_LENGTH = 200  # of a value
-_MAY_BE_TOKEN = re.compile(r"(?<!\S)(?!\d{4}-\d\d-|\d\d:\d\d)(?:(?=\S*\d)\S{8,}|\S{24,})")  # no date, no time, no word
+# Neither a date, a time nor a word. Letters alone may be a token, too, if they are long, or of both cases.
+_MAY_BE_TOKEN = re.compile(r"(?<!\S)(?!\d{4}-\d\d-|\d\d:\d\d)(?:(?=\S*\d)\S{8,}|(?=\S*[a-z][A-Z])\S{12,}|\S{24,})")
 
 
 class _Answer:

@@ -157,6 +157,7 @@ def test_a_refused_token_and_an_address_without_a_service_end_the_checks(
 LEAKS: list[Replies] = [
     {},
     {"link": (200, {"rc": "OK", "ticket": LINK_TOKEN})},
+    {"link": (200, {"ticket": "QwErTyUiOpAsDfGh"})},
     {"link": (200, {"response": f"your token: {LINK_TOKEN}"})},
     {"link": (200, {"status": "error", "href": f"https://x.example/{LINK_TOKEN}"})},
     {"link": (200, LINK_TOKEN)},
@@ -174,7 +175,13 @@ def test_no_secret_is_in_the_text_the_data_or_the_log(
     report = tried(replies, monkeypatch, {"max_attempts": 1})
     ours = "".join(one.getMessage() for one in caplog.records if one.name.startswith("airflow_provider_cloudstore"))
     printed = str(report) + json.dumps(report.to_dict()) + repr(report) + ours
-    assert not [secret for secret in (TOKEN, LINK_TOKEN, "c4n4ry") if secret in printed]
+    assert not [secret for secret in (TOKEN, LINK_TOKEN, "QwErTy", "c4n4ry") if secret in printed]
+
+
+def test_what_is_no_token_is_shown_in_the_response_to_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"state": "NOT_READY", "at": "2029-01-01 10:00:00", "why": "still being fetched", "n": 7}
+    shown = fields_of(tried({"link": (200, said)}, monkeypatch), "link")
+    assert {path: value for path, (value, _) in shown.items()} == {**said, "n": "7"}
 
 
 def test_the_text_has_80_columns_and_a_value_200_characters(monkeypatch: pytest.MonkeyPatch) -> None:
