@@ -13,16 +13,15 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import GroupCommand
 
-DESCRIPTION = "Checks an Airflow connection against the service. Without the flags for more, it only reads."
+DESCRIPTION = "Shows what a service answers, and how an Airflow connection reads it. By default it only reads; it never deletes."
 EPILOG = "Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if an argument was refused."
 OPTIONS: dict[str, dict[str, Any]] = {
     "--conn-id": {"default": DEFAULT_CONN_ID, "help": f"the Airflow connection; default: {DEFAULT_CONN_ID}"},
     "--wrong-token": {"action": "store_true", "help": "also send a wrong token, which may lock an account"},
-    "--upload": {
-        "metavar": "URL",
-        "help": "upload this file and download it; it stays in the service. - reads the URL from stdin",
-    },
+    "--upload": {"metavar": "URL", "help": "upload this file, which stays, and download it. - reads the URL from stdin"},
+    "--file-id": {"metavar": "ID", "help": "ask for the link of this file, which exists"},
     "--wait": {"metavar": "SECONDS", "type": float, "default": 300.0, "help": "how long to wait for the file; default: 300"},
+    "--set": {"metavar": "EXTRA=VALUE", "action": "append", "default": [], "help": "a setting for this run; repeatable"},
     "--json": {"action": "store_true", "help": "print the report as JSON"},
 }
 """Each flag, as ``argparse`` takes it."""
@@ -36,9 +35,10 @@ def run(given: argparse.Namespace) -> int:
     from airflow_provider_cloudstore.doctor import diagnose
     from airflow_provider_cloudstore.exceptions import InvalidInputError
 
+    asked = {name: getattr(given, name) for name in ("wrong_token", "upload", "file_id", "wait")}
     try:
-        upload = input("URL to upload: ") if given.upload == "-" else given.upload
-        report = diagnose(given.conn_id, wrong_token=given.wrong_token, upload=upload, wait=given.wait)
+        asked |= {"upload": input("URL to upload: ")} if given.upload == "-" else {}
+        report = diagnose(given.conn_id, extras=dict(text.partition("=")[::2] for text in given.set), **asked)
     except (InvalidInputError, EOFError, KeyboardInterrupt) as error:
         print(error if isinstance(error, InvalidInputError) else "Nothing was sent.")
         return 2

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-import requests_mock
 
-from airflow_provider_cloudstore.doctor import diagnose, recording
+from airflow_provider_cloudstore.doctor import diagnose
 from airflow_provider_cloudstore.doctor.command import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.doc_blocks import PAGES, ROOT, blocks, code_of
-from tests.unit.doctor.services import SERVICES, start
+from tests.unit.doctor.services import OWN, OWN_EXTRAS, connected_to
 
 PAGE = ROOT / "docs" / "operate" / "check-your-service.md"
+GUIDE = ROOT / "docs" / "guides" / "connect-a-service.md"
 COMMANDS = [
     (page, tuple(shlex.split(line)))
     for page in PAGES
@@ -39,15 +40,16 @@ def test_the_function_of_the_page_returns_a_report(emulator: Emulator, capsys: p
 
 
 def test_the_page_shows_what_the_doctor_prints_of_the_emulator(emulator: Emulator) -> None:
-    shown, _ = blocks(PAGE, "text")
+    (shown,) = blocks(PAGE, "text")
     date = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     assert re.sub(date, "", shown.code).strip() == re.sub(date, "", str(diagnose()))
 
 
-def test_the_page_shows_what_a_service_needs_that_differs(
-    requests_mock: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "_PAUSE", 0)
-    start(SERVICES["names of its own"], requests_mock, monkeypatch)
-    _, shown = blocks(PAGE, "text")
-    assert shown.code.strip() == str(diagnose(upload=SAMPLE))
+def test_the_guide_shows_what_the_doctor_prints_before_and_after_its_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = blocks(GUIDE, "text")
+    (extras,) = blocks(GUIDE, "json")
+    assert json.loads(extras.code) == OWN_EXTRAS
+    with connected_to(OWN, monkeypatch):
+        assert before.code.strip() == str(diagnose(wrong_token=True, upload=SAMPLE))
+    with connected_to(OWN, monkeypatch, **OWN_EXTRAS):
+        assert after.code.strip() == str(diagnose(wrong_token=True, upload=SAMPLE))

@@ -124,8 +124,8 @@ def test_a_login_that_is_a_key_is_no_mistake(site: Emulator, caplog: pytest.LogC
 
 def test_neither_token_nor_key_nor_account_is_logged(site: Emulator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
+    end_token(site)
     with CloudStoreHook() as hook, pytest.raises(exceptions.NotFoundError) as failed:
-        end_token(site)
         hook.create_download_link("404")
     login = json.loads(site.connection)
     secrets = (site.access_token, login["login"], login["password"], "158642")

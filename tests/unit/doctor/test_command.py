@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.providers_manager import ProvidersManager
 
-from airflow_provider_cloudstore.doctor import recording
+from airflow_provider_cloudstore.doctor import examination
 from airflow_provider_cloudstore.doctor.command import main
 from airflow_provider_cloudstore.emulator.runner import Emulator
 
@@ -21,7 +21,7 @@ Doctor = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
     """Runs the program in this process, and returns its exit status and what it printed."""
-    monkeypatch.setattr(recording, "_PAUSE", 0.02)
+    monkeypatch.setattr(examination, "_PAUSE", 0.02)
     monkeypatch.setattr(sys, "stdout", sys.stdout)  # main sets this and the next for its process
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
 
@@ -35,7 +35,7 @@ def doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def test_by_default_it_only_reads(emulator: Emulator, doctor: Doctor) -> None:
     status, out, _ = doctor()
     assert status == 0, out
-    assert out.endswith("Not tried: --wrong-token, --upload URL.\n")
+    assert "Not tried: --wrong-token, --upload URL." in out
     assert emulator.state()["requests"].keys() == {"link"}
     assert emulator.state()["effects"] == {}
 
@@ -45,7 +45,7 @@ def test_all_flags_try_everything(emulator: Emulator, doctor: Doctor) -> None:
     status, out, _ = doctor("--wrong-token", "--upload", "-", "--json", given=f"{source}\n")
     assert status == 0, out
     report: dict[str, Any] = json.loads(out)
-    assert (report["usable"], report["not_tried"]) == (True, [])
+    assert (report["usable"], report["notes"]) == (True, [])
     assert [file["source"] for file in emulator.state()["files"]] == [source]
     assert emulator.state()["effects"]["upload"] == 1
 
@@ -56,6 +56,14 @@ def test_a_url_that_is_refused_sends_nothing_and_exits_with_2(emulator: Emulator
     assert (status, out) == (2, "")
     assert says in err
     assert emulator.state()["requests"] == {}
+
+
+def test_settings_of_this_run_are_given_by_flags(emulator: Emulator, doctor: Doctor) -> None:
+    status, out, _ = doctor("--set", "success_when=no.such=a=b", "--set", "not_found_pattern=Could not find")
+    assert status == 0, out
+    status, out, err = doctor("--set", "timeout=soon")
+    assert (status, out) == (2, "")
+    assert "extra 'timeout' of the connection must be a number" in err
 
 
 def test_a_mistyped_flag_does_not_print_the_credentials_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,5 +96,5 @@ def test_the_command_of_airflow_prints_the_report_and_exits_like_the_module(emul
     assert ended.returncode == (0 if works else 1), ended.stderr
     report = json.loads(ended.stdout)
     assert report["usable"] is works
-    assert ("it is not defined, or Airflow cannot parse it. Add it in Admin" in report["verdict"]) is not works
+    assert ("it is not defined, or Airflow cannot parse it. Add it in Admin" in str(report["problems"])) is not works
     assert emulator.access_token not in ended.stdout + ended.stderr
