@@ -17,11 +17,12 @@ def _modules(*names: str) -> list[dict[str, Any]]:
 
 
 UI_FIELD_BEHAVIOUR: dict[str, Any] = {
-    "hidden-fields": ["schema", "login"],
-    "relabeling": {"host": "Base URL", "password": "Access token"},
+    "hidden-fields": ["schema"],
+    "relabeling": {"host": "Base URL", "login": "First key", "password": "Access token, or second key"},
     "placeholders": {
         "host": "https://files.example.com",
         "port": "443",
+        "login": "only where extra 'authorize' is set",
         "password": "the access token of the service",
     },
 }
