@@ -180,7 +180,7 @@ class Operation(ABC, Generic[T]):
             reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
         # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
         message = reading.safe(signals.words_of(body, settings.service))[:MAX_MESSAGE_LENGTH]
-        if signal is Signal.NO_RESULT and isinstance(body.data, str):  # a text that is no token
+        if signal is Signal.NO_RESULT and " " not in message:  # a word may be a token that nobody has declared
             message = ""
         shows_keys = not body.problem and body.data is not None and (not message or signal is Signal.NO_RESULT)
         reason, is_2xx = f"HTTP {status}", 200 <= status < 300

@@ -56,7 +56,7 @@ def _keys(path: str) -> tuple[str, ...]:
 
 
 def _written(keys: tuple[str, ...]) -> str:
-    if any("." in key or "/" in key for key in keys):
+    if any(re.search(r"[./$\[\]]", key) for key in keys):
         return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
     return ".".join(keys)
 

@@ -196,3 +196,13 @@ def test_the_words_are_shown_or_else_the_names_of_the_keys(body: Any, extra: dic
     for status in (200, 401, 409, 500):
         error = kind(own, *arguments).interpret(response(status, body), own)
         assert not isinstance(error, CloudStoreError) or f": {words}." in str(error)
+
+
+@pytest.mark.parametrize(
+    ("body", "shows"), [({"code": "hunter2"}, False), ("hunter2 hunter2", True), ({"message": "not hunter2"}, True)]
+)
+def test_a_word_that_may_be_a_token_which_nobody_has_declared_is_not_shown(body: Any, shows: bool) -> None:
+    own = connected({})
+    kind, *arguments = CALLS["link"]
+    error: Any = kind(own, *arguments).interpret(response(200, body if isinstance(body, dict) else body.encode()), own)
+    assert ("hunter2" in str(error)) is shows
