@@ -27,7 +27,9 @@ SIGNATURE = "canary+signature/=%&#é x"
 SOURCE = f"ftp://user:{quote(PASSWORD, safe='')}@127.0.0.1:9/file?a=b&sig={quote(SIGNATURE, safe='')}"
 ECHO_TOKEN = f"no {ACCESS_TOKEN} {quote(ACCESS_TOKEN)}"  # a service that echoes its request
 ECHO = f"{ECHO_TOKEN} {SOURCE} {SIGNATURE} {PASSWORD}"  # ... to an upload
-SECRETS = (ACCESS_TOKEN, LONGER_TOKEN, DOWNLOAD_TOKEN, PASSWORD, SIGNATURE)
+KEY = "canaryKey" + "x" * 55  # each token that it is for begins with it
+ACCOUNT_ID = "158642"
+SECRETS = (ACCESS_TOKEN, LONGER_TOKEN, DOWNLOAD_TOKEN, PASSWORD, SIGNATURE, KEY, ACCOUNT_ID)
 
 
 ELSEWHERE = {"Location": f"http://files.example.com/{quote(DOWNLOAD_TOKEN, safe='')}?t={quote(DOWNLOAD_TOKEN, safe='')}"}
@@ -85,7 +87,13 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
     """One service for each fault, and one that is unreachable."""
     found = {"refused": {"host": "http://127.0.0.1:9", "password": ACCESS_TOKEN}}
     with ExitStack() as stack:
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
+        patch.setattr("airflow_provider_cloudstore.emulator.yetishare._random", lambda length=64: KEY.ljust(length, "x"))
+        site = stack.enter_context(Emulator(service="yetishare"))
+        site.put_file(b"hello", "f1", "kept")
+        site.put_file(b"hello", "f2", "doomed")
+        found["site"] = {**json.loads(site.connection), "extra": json.dumps({"service": "yetishare"})}
         for name, fault in faults(ECHO_TOKEN).items():
             token = LONGER_TOKEN if name == "longer" else ACCESS_TOKEN
             emulator = stack.enter_context(Emulator(access_token=token))
@@ -123,7 +131,7 @@ def folder(airflow: RealAirflow, connections: dict[str, dict[str, Any]]) -> Path
 @pytest.mark.usefixtures("folder")
 def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, connections: dict[str, dict[str, Any]]) -> None:
     states = dict(airflow.rows("select task_id, state from task_instance where dag_id = 'canary'"))
-    succeed = {f"{operator}.{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer")}
+    succeed = {f"{operator}.{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer", "site")}
     succeed |= {f"{operator}.echo" for operator in ("delete", "upload", "batch")}
     succeed |= {"delete.half"}  # the second request finds nothing
     succeed |= {"batch.ok", "mapped_upload", "careless", "use_token", "use_link", "download_broken"}

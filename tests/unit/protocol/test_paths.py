@@ -49,7 +49,8 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
 def test_the_leaves_of_a_response_have_the_paths_that_an_extra_takes() -> None:
     leaves = dict(leaves_of(DATA))
     assert leaves == {
-        "a.b": "t", "list.0": {}, "list.1.x": "u", "fileId": 7, "/@odata.url": "o", "/a~1b/~0": "p", "/$id": 9, "nothing": None, "0": "z",
+        "a.b": "t", "list.0": {}, "list.1.x": "u", "fileId": 7, "/@odata.url": "o", "/a~1b/~0": "p", "/$id": 9, "nothing": None,
+        "0": "z",
     }  # fmt: skip
     assert [next(Paths.parse(path).values_in(DATA), None) for path in leaves] == list(leaves.values())
 

@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.operators.cloudstore import (
 )
 from tests.authoring import DAG, Variable, task
 
-SERVICES = ("ok", "longer", "400", "401", "half", "echo", "refused")
+SERVICES = ("ok", "longer", "400", "401", "half", "echo", "refused", "site")
 DOWNLOADS = ("download_broken", "download_refused", "download_redirected")
 FOLDER = os.environ["CANARY_FOLDER"]
 SOURCE = "{{ var.value.canary_source }}"
