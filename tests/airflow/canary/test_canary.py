@@ -91,7 +91,7 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
         patch.setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
         patch.setattr("airflow_provider_cloudstore.emulator.yetishare._random", lambda length=64: KEY.ljust(length, "x"))
         site = stack.enter_context(Emulator(service="yetishare"))
-        site.call(lambda service: (setattr(service, "key1", KEY), setattr(service, "key2", KEY)))
+        site.call(lambda service: vars(service).update(key1=KEY, key2=KEY))
         site.put_file(b"hello", "f1", "kept")
         site.put_file(b"hello", "f2", "doomed")
         found["site"] = {**json.loads(site.connection), "extra": json.dumps({"service": "yetishare"})}
