@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from airflow_provider_cloudstore.clients.blocking import CHUNK, BlockingClient, Exchange
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.attempts import pause_before_retry
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.messages import Request
 from airflow_provider_cloudstore.results import DownloadLink
@@ -31,7 +31,7 @@ def stream(
     create_link: Callable[[str], DownloadLink],
     link: DownloadLink | None = None,
     *,
-    longest_pause: Callable[[], float],
+    longest_pause: Callable[[], float] = lambda: DEFAULT_BUDGET,
 ) -> None:
     """Write a file into ``sink`` over the session of the calls. Each attempt takes a new link.
 

@@ -40,7 +40,7 @@ from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 
 MAX_REDIRECTS = 5
 _PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
-_SHA256 = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+_SHA256 = re.compile("[0-9a-f]{64}")
 _LENGTH = re.compile("[0-9]{1,18}")
 _WEB_PAGE = re.compile(r"(<\?xml[^>]*>\s*)?<(!doctype\s+)?html[\s>]", re.IGNORECASE)
 _ERROR_BYTES = 64 * 1024  # JSON of this size or more is no error
@@ -56,10 +56,7 @@ _ON_NO_URL = (
 _ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
 _ON_PAGE_OR_ERROR = f"{_ON_NO_FILE} If it is the file, set expected_sha256, or end the target in .html, .htm or .json as it fits."
 _ON_REDIRECT = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
-_ON_REJECTED_LINK = (
-    "The link was new. Check extra 'download_url' of the connection if it is set; "
-    "otherwise ask whoever runs the service why its download host rejects links."
-)
+_ON_REJECTED_LINK = "The link was new. Check extra 'download_url' if it is set; otherwise ask whoever runs the service why."
 
 
 def _length(head: Response) -> int | None:
@@ -87,12 +84,10 @@ def validate_sha256(value: Any) -> str | None:
 
     :raises InvalidInputError: if it is none.
     """
-    text = value.strip() if isinstance(value, str) else value
-    if text in (None, ""):
-        return None
-    if not isinstance(text, str) or not _SHA256.fullmatch(text):
+    text = str(value or "").strip().lower()
+    if text and not _SHA256.fullmatch(text):
         raise exceptions.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}")
-    return text.lower()
+    return text or None
 
 
 class Download:

@@ -134,7 +134,6 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
         (head(503, retry_after="7"), exceptions.RateLimitError, True),
         (head(500), exceptions.TransientServiceError, True),
         (head(400), exceptions.BadRequestError, False),
-        (head(412), exceptions.RequestRejectedError, False),
         (head(204), exceptions.InvalidResponseError, False),
         (head(200, content_length="3, 4"), exceptions.InvalidResponseError, False),
         (head(200), exceptions.InvalidResponseError, False),
@@ -175,13 +174,11 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
         ("attachment; filename=\"e.csv\"; filename*=UTF-8''%E2%82%AC%20b.csv", "€ b.csv"),
         ("attachment; filename*=iso-8859-1'en'%A3.csv; filename=l.csv", "£.csv"),
         ('attachment; filename="€ ü.csv"'.encode().decode("latin-1"), "€ ü.csv"),
-        ('attachment; filename="ü.csv"', "ü.csv"),
         ('attachment; filename="../../etc/passwd"', "passwd"),
         ('attachment; filename="C:\\\\exports\\\\a.csv"', "a.csv"),
         ("attachment; filename*=UTF-8''..%2Fb%00%0Ac.csv", "bc.csv"),
         (f'attachment; filename="{TOKEN}-t0ken-of-a-link.csv"', "***-***.csv"),
         ('attachment; filename="a/.."', None),
-        ('attachment; filename=""', None),
         ("attachment", None),
         ("", None),
     ],
@@ -199,7 +196,7 @@ def test_the_files_own_name_is_that_of_the_version_which_was_downloaded() -> Non
     assert download.result("").name == "old"
     download.accept_head(head(200, content_length="0", content_disposition="attachment; filename=new"))
     assert download.result("").name == "new"
-    download.accept_head(head(200, content_length="0"))
+    download.accept_head(head(200, content_length="0", content_type="text/html"))
     assert download.result("").to_dict() == {
         "file_id": "f1", "path": "", "name": None, "bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()
     }  # fmt: skip
@@ -213,10 +210,8 @@ NO_FILES = {
     "a page without a type": (b"\xef\xbb\xbf\n<HTML lang=en>" + b"x" * 100_000, {}),
     "a page of another type": (b'<?xml version="1.0"?>\n' + PAGE, {"content_type": "application/octet-stream"}),
     "a compressed page": (gzip.compress(PAGE), {"content_encoding": "gzip"}),
-    "an error": (ERROR, {"content_type": "application/json"}),
-    "an error without a type": (b'{"error": "expired"}', {}),
+    "an error": (ERROR, {}),
     "a compressed error": (gzip.compress(ERROR), {"content_encoding": "gzip", "content_type": "application/json"}),
-    "an error that is called a page": (ERROR, {"content_type": "text/html"}),
 }
 
 
@@ -273,7 +268,6 @@ def test_a_page_that_a_redirect_leads_to_is_no_file_whatever_its_url() -> None:
         (b'<?xml version="1.0"?><html-export/>', {"content_type": "application/xml"}),
         (b"<svg/>" + PAGE, {}),
         (b'{"status": "done", "rows": [{"error": "x"}]}', {}),
-        (b'[{"error": "x"}, {"error": "y"}]', {}),
         (ERROR + b" " * 2**16, {}),
         (ERROR + b"\n" + ERROR, {}),
         *[(b"\x1f\x8b" + b"x" * 100, {"content_encoding": coding}) for coding in ("gzip", "br", "UTF-8")],
@@ -288,12 +282,6 @@ def test_the_words_of_an_error_in_place_of_the_file_are_shown_without_the_links_
         downloaded(ERROR, {})
     with pytest.raises(exceptions.InvalidResponseError, match="an error in place of the file: 404"):
         downloaded(b'{"code": 404, "hint": ""}', {})
-
-
-def test_an_empty_file_is_a_file_whatever_its_type() -> None:
-    download = started()
-    download.accept_head(head(200, content_length="0", content_type="text/html"))
-    assert download.result("/in/f1").bytes == 0
 
 
 def test_a_chunked_body_ends_with_its_last_chunk_whatever_content_length_says() -> None:
@@ -355,8 +343,3 @@ def test_a_download_url_in_plain_http_leads_to_this_machine_or_is_allowed_and_wi
 def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
     request = Download("f1", settings()).start_attempt(link("https://bücher.example/é?ü=%C3%A9"))
     assert request.url == "https://bücher.example/%C3%A9?%C3%BC=%C3%A9"
-
-
-def test_an_expected_sha256_that_is_no_text_is_refused() -> None:
-    with pytest.raises(exceptions.InvalidInputError, match="64 hexadecimal digits"):
-        Download("f1", settings(), expected_sha256=12)

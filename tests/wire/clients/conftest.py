@@ -148,7 +148,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def send(*_: Any) -> Any:
         target = Target()
         try:
-            stream(client, Download("f1", own), target, create_link, longest_pause=lambda: 60)
+            stream(client, Download("f1", own), target, create_link)
         except exceptions.CloudStoreError as error:
             return error
         return target.decode("latin-1")
