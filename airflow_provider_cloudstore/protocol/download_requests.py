@@ -93,6 +93,8 @@ def validate_sha256(value: Any) -> str | None:
 class Download:
     """One file, over as many requests as it takes.
 
+    An attempt is :meth:`start_attempt`, :meth:`accept_head` until it names no other request, and :meth:`accept_body` to the end.
+
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
     :ivar attempts: those since the last 64 KiB of new bytes, redirects not counted.
     :ivar position: the next byte to download; 0 if the file starts over.
