@@ -6,7 +6,6 @@ All users of a connection in an event loop share one session, so thousands of wa
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -106,7 +105,7 @@ class AsyncClient:
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 data=request.body,
-                timeout=_timeout(limit),
+                timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
                 ssl=self._session.tls.result(),
                 proxy=self._session.proxy,
                 allow_redirects=False,
@@ -139,28 +138,20 @@ class Session:
         self.slots = asyncio.Semaphore(limit)
         self.proxy = proxy_url(settings.proxy) if settings.proxy else None
         self.tls = asyncio.create_task(asyncio.to_thread(tls_context, settings))
-        self._opened = [_new_http(keepalive_timeout=MAX_IDLE)]
-
-    @property
-    def http(self) -> aiohttp.ClientSession:
-        """The HTTP session for the next request."""
-        return self._opened[-1]
+        self.http = _new_http(keepalive_timeout=MAX_IDLE)
+        self._opened = [self.http]
 
     def stop_reusing(self) -> None:
         """Open a new connection for each request from now on."""
         if len(self._opened) == 1:
             log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
-            self._opened.append(_new_http(force_close=True))
+            self.http = _new_http(force_close=True)
+            self._opened.append(self.http)
 
     async def close(self) -> None:
         """Close every connection."""
         for http in self._opened:
             await http.close()
-
-
-@functools.lru_cache  # a batch asks for the same one each time
-def _timeout(limit: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT))
 
 
 def _new_http(**connections: Any) -> aiohttp.ClientSession:

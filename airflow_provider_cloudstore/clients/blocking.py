@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -26,8 +25,6 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 _FAILURES = (OSError, urllib3.exceptions.HTTPError)  # all that requests and urllib3 raise; anything else is a mistake in a mock
 CHUNK = 256 * 1024

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -11,10 +10,8 @@ from airflow_provider_cloudstore.clients.blocking import CHUNK, BlockingClient, 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Request
 from airflow_provider_cloudstore.results import DownloadLink
-
-log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
@@ -39,7 +36,6 @@ def stream(
     """Write a file into ``sink`` over the session of the calls. Each attempt takes a new link.
 
     :param client: its connection's timeout limits the wait for each response and for each piece of its body.
-    :param sink: is restarted whenever the file starts over.
     :param create_link: creates a link; its errors are final.
     :param link: a link that was just created, for the first attempt.
     :param longest_pause: returns the seconds that no pause may exceed.
@@ -49,7 +45,7 @@ def stream(
     while True:
         link = link or create_link(download.file_id)
         try:
-            return _attempt(client, download, link, sink)
+            return _attempt(client, download, sink, link)
         except CloudStoreError as error:
             pause = pause_before_retry(error, download.attempts, longest_pause())
             if pause is None:
@@ -58,25 +54,14 @@ def stream(
         time.sleep(pause)
 
 
-def _attempt(client: BlockingClient, download: Download, link: DownloadLink, sink: Sink) -> None:
-    request = download.start_attempt(link)
-    while True:
+def _attempt(client: BlockingClient, download: Download, sink: Sink, link: DownloadLink) -> None:
+    request: Request | None = download.start_attempt(link)
+    while request:
         with Exchange(client.session, client.settings.timeout) as exchange:
-            head = exchange.open(request)
-            if isinstance(head, TransportFailure):
-                return download.finish_attempt(head)
-            if not download.follow_redirect(head):
-                return _read_body(download, sink, exchange, head)
-        request = download.request()
-
-
-def _read_body(download: Download, sink: Sink, exchange: Exchange, head: Response) -> None:
-    download.accept_head(head)
-    if download.position == 0:
-        sink.restart()
-    while (wanted := download.bytes_wanted) and (piece := exchange.read(int(min(CHUNK, wanted)))):
-        if isinstance(piece, TransportFailure):
-            return download.finish_attempt(piece)
-        download.accept_body(piece)
-        sink.write(piece)
-    return download.finish_attempt(None)
+            request = download.accept_head(exchange.open(request))
+            if request:
+                continue
+            if download.position == 0:
+                sink.restart()
+            while piece := download.accept_body(exchange.read(CHUNK)):
+                sink.write(piece)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import time
-from functools import partial
 from typing import Any
 
 import pytest
@@ -27,10 +26,6 @@ UNCLEAR = {
     "no last chunk": CHUNKED + b"2\r\n{}\r\n",
     "a chunk without a size": CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n",
 }
-UNREADABLE = {  # by a call; a download has no need to read them
-    "gzip that is none": GZIP + b"Content-Length: 2\r\n\r\n{}",
-    "a coding that nobody undoes": HEAD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
-}
 
 
 def test_a_response_in_gzip_is_read(call_way: Way, serve: Serve) -> None:
@@ -49,11 +44,6 @@ def test_an_unclear_response_is_an_unknown_outcome_or_no_download(send: Send, se
     outcome = send(settings(server.url), UploadFromUrl, SUBJECT)
     assert isinstance(outcome, exceptions.CloudStoreError)
     assert (outcome.sent, len(server.requests)) == (True, 1)
-
-
-@pytest.mark.parametrize("response", UNREADABLE.values(), ids=UNREADABLE)
-def test_an_unreadable_response_to_a_call_is_an_unknown_outcome(call_way: Way, serve: Serve, response: bytes) -> None:
-    test_an_unclear_response_is_an_unknown_outcome_or_no_download(partial(send_once, call_way), serve, response)
 
 
 @pytest.mark.parametrize(
