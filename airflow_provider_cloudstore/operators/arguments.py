@@ -6,7 +6,6 @@ What is invalid is a ``ValueError``.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,8 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 _PATH = re.compile(r"(?!https?:|ftp:)(?:[a-z][a-z0-9+.-]*://)?(?:(?!://).)*", re.IGNORECASE | re.DOTALL)
-
-_KEYS = re.compile(r"""['"](file_id|folder_id)['"]\s*:""")
+_CENTURY = 100 * 366 * 86_400
 
 
 def validate_flags(**flags: object) -> None:
@@ -26,10 +24,10 @@ def validate_flags(**flags: object) -> None:
 
 
 def validate_positive(name: str, value: object) -> float:
-    """A rate, or a duration in seconds: a number, or a ``timedelta``, as Airflow's own sensors take it."""
+    """A rate, or a duration in seconds, of at most a century: a number, or a ``timedelta``, as Airflow's own sensors take it."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if not isinstance(number, (int, float)) or not 0 < number < math.inf:
-        raise ValueError(f"{name} must be a number above 0, not {value!r}")
+    if not isinstance(number, (int, float)) or not 0 < number <= _CENTURY:
+        raise ValueError(f"{name} must be a number above 0, and no duration of more than a century, not {value!r}")
     return number
 
 
@@ -38,23 +36,6 @@ def validate_whole_number(name: str, value: object, minimum: int, maximum: int |
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum or (maximum is not None and value > maximum):
         limits = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise ValueError(f"{name} must be a whole number {limits}, not {value!r}")
-
-
-def refuse_whole_result(name: str, value: object) -> None:
-    """Reject the XCom of a task, or its text, where one value of it is meant: it is what a mistaken key of ``output`` gives.
-
-    :raises InvalidInputError: if it is one.
-    """
-    from airflow_provider_cloudstore.exceptions import InvalidInputError
-
-    if isinstance(value, Mapping):
-        keys = set(value)
-    else:
-        keys = set(_KEYS.findall(value)) if isinstance(value, str) and value.lstrip().startswith("{") else set()
-    for key in ("file_id", "folder_id"):
-        if key in keys:
-            source = "a URL, not what a task has returned" if name == "url" else f"its {key}, such as upload.output"
-            raise InvalidInputError(f"{name} is a whole XCom with the key '{key}', and not one value", advice=f"Pass {source}.")
 
 
 def parse_urls(urls: Any) -> list[Any] | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags
+from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
 from airflow_provider_cloudstore.operators.links import FileLink, publish_file
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
@@ -60,7 +60,6 @@ class DeleteFolderOperator(CloudStoreOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
-        refuse_whole_result("folder_id", self.folder_id)
         with self._open_hook() as hook:
             deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
         if deletion.existed is False:

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
-from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags
+from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
 from airflow_provider_cloudstore.operators.links import FileLink, attach_file_id, push_file_page
-from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, set_wait, validate_event, wait_for
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, validate_event, wait_for
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _NOT_RETRIED = "Airflow does not retry this task: without a task state store (Airflow 3.3), a retry would upload again."
-
-# Of the tasks of this process: `dag.test` forgets what a task was deferred with, and runs them all in one process.
-_deferred_here: dict[tuple[str, ...], dict[str, str]] = {}
-
-
-def _key(context: Context) -> tuple[str, ...]:
-    return tuple(str(getattr(context.get("ti"), name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
 
 
 class RemoteUrlUploadOperator(RedactingOperator):
@@ -61,10 +54,6 @@ class RemoteUrlUploadOperator(RedactingOperator):
     template_fields: Sequence[str] = ("url", "parameters", "cloudstore_conn_id")
     operator_extra_links = (FileLink(),)
     ui_color = "#d0e4f6"
-    wait_for_file: bool
-    poll_interval: float
-    timeout: float
-    deferrable: bool
 
     def __init__(
         self,
@@ -81,8 +70,11 @@ class RemoteUrlUploadOperator(RedactingOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
-        set_wait(self, wait_for_file, poll_interval, timeout, deferrable=deferrable)
-        validate_flags(retry_unknown_outcome=retry_unknown_outcome)
+        validate_flags(retry_unknown_outcome=retry_unknown_outcome, wait_for_file=wait_for_file, deferrable=deferrable)
+        self.wait_for_file = wait_for_file
+        self.poll_interval = validate_positive("poll_interval", poll_interval)
+        self.timeout = validate_positive("timeout", timeout)
+        self.deferrable = deferrable
         self.url: Any = url
         self.parameters: Any = parameters
         self.retry_unknown_outcome = retry_unknown_outcome
@@ -107,7 +99,6 @@ class RemoteUrlUploadOperator(RedactingOperator):
 
         context = context_or_empty(context)
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
-        refuse_whole_result("url", url)
         with self._open_hook() as hook:
             resend = self.retry_unknown_outcome
             upload = send_once(lambda: self._send(hook, url), context, str(url), retry_unknown_outcome=resend)
@@ -119,7 +110,8 @@ class RemoteUrlUploadOperator(RedactingOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any], **upload: str) -> str:
         """Resume after a deferred wait for the file of an upload: its id, and its redacted URL."""
         context = context_or_empty(context)
-        upload = upload or _deferred_here.get(_key(context), {})
+        if not upload and (ti := context.get("ti")):  # `dag.test` forgets what a task was deferred with
+            upload = ti.xcom_pull(task_ids=self.task_id, key="upload", map_indexes=ti.map_index) or {}
         file_id = upload.get("file_id", "")
         with self._never_uploading_again(context, file_id), self._open_hook() as hook:
             push_file_page(self, context, file_id, hook)
@@ -154,14 +146,9 @@ class RemoteUrlUploadOperator(RedactingOperator):
             raise PermanentError(**facts | {"advice": f"{advice} {_NOT_RETRIED}"}) from error
 
     def _what_goes_on(self, file_id: str, *, retried: bool) -> str:
-        queued = f"The upload is queued as file '{file_id}'" if file_id else "The upload is queued"
+        name, sensor = (f" as file '{file_id}'", f"(file_id='{file_id}')") if file_id else ("", "")
         retry = "a retry goes on waiting, " if retried and self.retries else ""
-        sensor = (
-            f"FileAvailableSensor(file_id='{file_id}') only waits"
-            if file_id
-            else "FileAvailableSensor waits for a file by its id"
-        )
-        return f"{queued}; {retry}{sensor}, and clearing this task uploads again."
+        return f"The upload is queued{name}; {retry}FileAvailableSensor{sensor} only waits, and clearing this task uploads again."
 
     def _send(self, hook: CloudStoreHook, url: str) -> dict[str, Any]:
         upload = hook.upload_from_url(url, self.parameters, retry_unknown_outcome=self.retry_unknown_outcome)
@@ -173,7 +160,6 @@ class RemoteUrlUploadOperator(RedactingOperator):
         self._push(context, "upload", upload)
         push_file_page(self, context, upload["file_id"], hook)
         if self.wait_for_file:
-            _deferred_here[_key(context)] = {name: upload[name] for name in ("file_id", "url")}
             self._wait(hook, upload)
         return self._report(context, hook, upload["file_id"], upload["url"])
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -26,24 +26,8 @@ DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=F
 """Whether a wait that does not say so is deferrable."""
 
 
-def set_wait(
-    task: Any, wait_for_file: bool, poll_interval: float | timedelta, timeout: float | timedelta, *, deferrable: bool
-) -> None:
-    """Check and set the arguments of an operator that can wait for a file."""
-    validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
-    task.wait_for_file = wait_for_file
-    task.poll_interval = validate_positive("poll_interval", poll_interval)
-    task.timeout = validate_positive("timeout", timeout)
-    task.deferrable = deferrable
-
-
 class LinkOperator(CloudStoreOperator):
     """Base of the operators that use a download link, and can wait for the file first."""
-
-    wait_for_file: bool
-    poll_interval: float
-    timeout: float
-    deferrable: bool
 
     def __init__(
         self,
@@ -58,14 +42,17 @@ class LinkOperator(CloudStoreOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
-        set_wait(self, wait_for_file, poll_interval, timeout, deferrable=deferrable)
+        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
+        self.wait_for_file = wait_for_file
+        self.poll_interval = validate_positive("poll_interval", poll_interval)
+        self.timeout = validate_positive("timeout", timeout)
+        self.deferrable = deferrable
         self.file_id: Any = file_id
 
     def execute(self, context: Context) -> Any:
         """Use the link, with ``wait_for_file`` once the file is available."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        refuse_whole_result("file_id", self.file_id)
         self._validate()
         with self._open_hook() as hook:
             link = None
@@ -106,13 +93,12 @@ def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferr
         now = datetime.now(UTC)
         pause = wait.next_pause_or_raise(found, now, task.log.info)
         if deferrable and wait.should_defer(now, found):
-            not_before = now + timedelta(seconds=found.retry_after or 0)
-            _defer(task, hook.cloudstore_conn_id, wait, not_before, {"file_id": wait.file_id, **resume_with})
+            _defer(task, hook.cloudstore_conn_id, wait, {"file_id": wait.file_id, **resume_with})
         time.sleep(min(1.0, pause) if deferrable else pause)
     return found
 
 
-def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetime, resume_with: dict[str, str]) -> NoReturn:
+def _defer(task: BaseOperator, conn_id: str, wait: FileWait, resume_with: dict[str, str]) -> NoReturn:
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
     fails_after = timedelta(seconds=wait.timeout) + _GRACE
@@ -125,7 +111,7 @@ def _defer(task: BaseOperator, conn_id: str, wait: FileWait, not_before: datetim
     )
     task.defer(
         trigger=FileAvailableTrigger(
-            conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=not_before.isoformat()
+            conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=wait.not_before.isoformat()
         ),
         method_name="execute_complete",
         kwargs=resume_with,

@@ -22,7 +22,7 @@ _TOKENS_IN_QUERY = ("download_token", "token")
 _URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
 _EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
 _MILLISECONDS_FROM = 100_000_000_000  # as seconds, a date after the year 5138
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")
 _MIN_BARE_TOKEN = 8  # characters of a plain text; a shorter one is a word
 _PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
 
@@ -57,12 +57,15 @@ def find_link(
     candidates = service.token_path.values_in(body.data)
     if isinstance(body.data, str):
         candidates = iter([body.data] if len(body.data) >= _MIN_BARE_TOKEN else [])
-    urls = [absolute_url(text, base_url) for text in _texts(service.download_url_path.values_in(body.data), secrets)]
+    found = _texts(service.download_url_path.values_in(body.data), secrets)
+    urls = [absolute_url(text, base_url) for text in found if re.search("[/?]", text)]
     tokens = (text for text in _texts(candidates, secrets) if not re.search(r"\s", text) or _URL.match(text))
     token = next(tokens, None) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
-    url = next((one for one in (absolute_url(token, base_url), *urls) if _URL.fullmatch(one)), None)
+    url = next(
+        (one for one in (*([absolute_url(token, base_url)] if _URL.match(token) else ()), *urls) if _URL.fullmatch(one)), None
+    )
     if url is None and service.download_url:
         url = service.download_url.replace("{token}", quote(token, safe=""))
     expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(body.data))
@@ -74,7 +77,8 @@ def absolute_url(text: str, base_url: str) -> str:
 
     What is no URL stays as it is.
     """
-    if not text.startswith("/") and not _URL.match(text):
+    text = text.strip()
+    if "://" in text.partition("?")[0] and not _URL.match(text):
         return text
     with suppress(ValueError):  # brackets without an IPv6 address
         parts = urlsplit(urljoin(base_url, text))

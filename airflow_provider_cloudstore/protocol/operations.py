@@ -148,7 +148,7 @@ class Operation(ABC, Generic[T]):
         if signal is Signal.SUCCESS:
             return self.result(found, reading)
         may_be_missing = self.missing_is_success and (self._ignore_missing or attempts.in_doubt)
-        if signal is Signal.MISSING and may_be_missing:
+        if signal is Signal.MISSING and may_be_missing and isinstance(reading.body.data, dict):
             return self.result(found, replace(reading, existed=None if attempts.in_doubt else False))
         return self._response_error(signal, reading, settings, attempts)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _NEGLIGIBLE = ("", "null", "false", "none")
+_KEY = re.compile(r"[\w@#+-]+")  # any other is written as a JSON Pointer
 _POSITION = re.compile("[0-9]{1,6}")
 
 
@@ -33,7 +34,10 @@ class Paths:
         """
         found = tuple(_keys(one.strip()) for one in text.split("|")) if isinstance(text, str) else ((),)
         if not all(keys and all(keys) for keys in found):
-            raise ValueError("must be keys and positions joined by dots, such as data.links.0.key, with alternatives joined by |")
+            raise ValueError(
+                "must be keys and positions joined by dots, such as data.links.0.key, with alternatives joined by |; a key with "
+                "other characters is written as a JSON Pointer, such as /data/a.b"
+            )
         return cls(found)
 
     def __str__(self) -> str:
@@ -51,12 +55,13 @@ class Paths:
 
 def _keys(path: str) -> tuple[str, ...]:
     if not path.startswith("/"):
-        return () if re.search(r"[\[\]$]", path) else tuple(key.strip() for key in path.split("."))
+        keys = tuple(key.strip() for key in path.split("."))
+        return keys if all(map(_KEY.fullmatch, keys)) else ()
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/"))
 
 
 def _written(keys: tuple[str, ...]) -> str:
-    if any(re.search(r"[./$\[\]]", key) for key in keys):
+    if not all(map(_KEY.fullmatch, keys)):
         return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
     return ".".join(keys)
 
@@ -126,7 +131,8 @@ def _parse_test(text: str) -> _Test:
     path, equals, wanted = (part.strip() for part in text.partition("="))
     negated = path.startswith("!")
     keys = _keys(path.removeprefix("!").strip())
-    if not (keys and all(keys)) or (equals and (negated or not wanted)):
+    is_odd = not wanted or wanted[0] in "='\""  # of another language
+    if not (keys and all(keys)) or (equals and (negated or is_odd)):
         raise ValueError(
             "must be path=value, path or !path, such as status=ok or data.id, with & for all of several and | for alternatives"
         )
@@ -136,4 +142,4 @@ def _parse_test(text: str) -> _Test:
 def _as_text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    return str(value).strip().casefold()
+    return f"{value:g}" if isinstance(value, float) else str(value).strip().casefold()

@@ -76,8 +76,8 @@ _STATED = (401, 403, 404, 410, 429, *range(500, 600))
 # Beyond the connection's own patterns: English that a service writes of its own token, and not of what a source answered it.
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
 _TOKEN_REFUSED = re.compile(
-    rf"\b(?:invalid|bad|expired|wrong) (?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
-    rf"|{_CREDENTIAL}['\"]? (?:is |has )?(?:invalid|expired)\b"
+    rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
+    rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"
     r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b",
     re.IGNORECASE,
 )
@@ -115,7 +115,7 @@ def of_response(
         return Signal.NOT_A_RESPONSE
     status = stated_status(body) if is_2xx else response.status
     signal = of_status(status) if status else Signal.STATED_ERROR
-    if has_result and not operation.idempotent and (is_2xx or signal is not Signal.LIMITED):
+    if has_result and not operation.idempotent:
         return Signal.IN_DOUBT  # it has a file's id
     declared = None if 500 <= response.status <= 599 else _declared(operation, body, service)
     return declared or _of_error(operation, signal, response, body, service)
@@ -174,6 +174,8 @@ def _error_states(body: Body) -> list[str]:
 
 
 def _number(value: Any) -> int | None:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else -1  # no success has such a code
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None
 
@@ -185,13 +187,18 @@ def _is_error_status(value: Any) -> bool:
 def _says_nothing(value: Any) -> bool:
     if isinstance(value, (dict, list)):
         return all(map(_says_nothing, value.values() if isinstance(value, dict) else value))
-    return str(value).strip().lower() in _NOTHING
+    return value == 0 or str(value).strip().lower() in _NOTHING
 
 
 def _of_success(operation: Any, response: Response, body: Body, service: Service, *, has_result: bool) -> Signal:
     """What a 2xx response means that is no error."""
-    if has_result or not operation.needs_result(service):
+    if not operation.needs_result(service):
         return Signal.SUCCESS
+    if has_result:  # a plain text may be words
+        words = isinstance(body.data, str) and (
+            _declared(operation, body, service) or _of_words(operation, Signal.NO_RESULT, body, service)
+        )
+        return words if words and words is not Signal.NO_RESULT else Signal.SUCCESS
     if not operation.idempotent:
         return Signal.NO_FILE_ID
     if declared := _declared(operation, body, service):

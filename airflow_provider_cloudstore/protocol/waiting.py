@@ -41,11 +41,14 @@ class FileWait:
     began: datetime
     remembered: bool = True
     allowed: float | None = None
+    not_before: datetime = field(init=False)
+    """When the pause is over that the service asked for."""
     _reason: str = field(default="", init=False)
     _inconclusive: list[datetime] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.file_id = validate_file_id(self.file_id)
+        self.not_before = self.began
 
     @property
     def _deadline(self) -> datetime:
@@ -67,7 +70,9 @@ class FileWait:
             raise self.timed_out()
         if is_new:
             log(self._describe(error))
-        wanted = max(self.interval * random.uniform(1 - _JITTER, 1 + _JITTER), error.retry_after or 0.0)
+        asked = error.retry_after or 0.0
+        self.not_before = now + timedelta(seconds=asked)
+        wanted = max(self.interval * random.uniform(1 - _JITTER, 1 + _JITTER), asked)
         return self._until_deadline(now, wanted)
 
     def _tolerates(self, now: datetime) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, AirflowSkipException, BaseSensorOperator
-from airflow_provider_cloudstore.operators.arguments import refuse_whole_result, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
 from airflow_provider_cloudstore.operators.links import FileLink, publish_file
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, validate_event, wait_for
@@ -73,6 +73,9 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
         from airflow_provider_cloudstore.exceptions import CloudStoreError
 
+        context = context_or_empty(context)
+        if not context.get("ti"):  # of a unit test: nothing can reschedule it
+            self.mode = "poke"
         self._wait = self._begin_wait()
         with self._open_hook() as self._hook:
             try:
@@ -92,6 +95,8 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()
         if self.deferrable:
             wait_for(self, hook, wait, deferrable=True)
+        elif datetime.now(UTC) < wait.not_before:
+            return False
         elif isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
             wait.next_pause_or_raise(found, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
             return False
@@ -121,7 +126,6 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        refuse_whole_result("file_id", self.file_id)
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -157,6 +158,15 @@ def test_the_timeout_of_a_deferred_wait_includes_its_polls_on_the_worker(monkeyp
     with pytest.raises(TaskDeferred) as deferred:
         link(True).execute({})
     assert datetime.fromisoformat(deferred.value.trigger.serialize()[1]["began"]) <= polled[0]
+
+
+def test_a_service_that_asks_for_a_pause_is_not_asked_again_before_it_is_over(worker: Worker, emulator: Emulator) -> None:
+    store_file(emulator)
+    emulator.fault("status", status=429, headers={"Retry-After": 1})
+    began = time.monotonic()
+    assert worker.run(sensor(False)) == "f1"
+    assert time.monotonic() - began >= 1
+    assert emulator.state()["requests"] == {"link": 2}
 
 
 @on_both

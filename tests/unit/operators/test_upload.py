@@ -187,7 +187,7 @@ def test_so_is_what_ends_it_after_a_deferral(emulator: Emulator, method: str, gi
 
 def assert_names_the_sensor(error: BaseException, file_id: str) -> None:
     assert isinstance(error, AirflowFailException)
-    assert (f"FileAvailableSensor(file_id='{file_id}') only waits" if file_id else "FileAvailableSensor waits") in str(error)
+    assert (f"FileAvailableSensor(file_id='{file_id}') only waits" if file_id else "FileAvailableSensor only waits") in str(error)
     assert "a retry goes on waiting" not in str(error)
 
 
@@ -198,7 +198,6 @@ def test_no_constructor_refuses_a_wait_that_has_retries() -> None:
 
 @pytest.mark.parametrize("wrong", [{"file_id": "f1", "url": "https://h/***"}, "{'file_id': 'f1', 'url': 'https://h/***'}"])
 def test_the_xcom_of_an_upload_is_no_url(emulator: Emulator, wrong: Any) -> None:
-    with pytest.raises(exceptions.InvalidInputError, match="url is a whole XCom") as caught:
+    with pytest.raises(exceptions.InvalidInputError, match="nothing was sent"):
         Task(None).attempt(wrong)
-    assert "expand" not in str(caught.value)
     assert emulator.state()["requests"] == {}

@@ -40,7 +40,7 @@ def test_a_key_that_is_there_exactly_wins_over_one_that_is_alike() -> None:
     assert list(Paths.parse("_status").values_in({"status": 1, "_status": 2})) == [2]
 
 
-@pytest.mark.parametrize("path", ["", "a..b", "a[0]", "$.a", "/", "a|", 5, None])
+@pytest.mark.parametrize("path", ["", "a..b", "a[0]", "$.a", "/", "a|", "(a)", "a b", "not a", 5, None])
 def test_what_is_no_path_is_refused(path: Any) -> None:
     with pytest.raises(ValueError, match="joined by dots"):
         Paths.parse(path)
@@ -87,7 +87,10 @@ def test_a_condition_says_what_is_there_what_is_not_and_what_has_a_value(conditi
     assert Condition.parse(condition).holds(data) is holds
 
 
-@pytest.mark.parametrize("condition", ["", "status=", "=1", "a..b=1", "status=1|", "!a=1", "&", "!", 5])
+@pytest.mark.parametrize(
+    "condition",
+    ["", "status=", "=1", "!(error)", "!!error", "a==1", "a!=1", "a='OK'", "a>0", "a..b=1", "status=1|", "!a=1", "&", "!", 5],
+)
 def test_what_is_no_condition_is_refused(condition: Any) -> None:
     with pytest.raises(ValueError, match="path=value, path or !path"):
         Condition.parse(condition)

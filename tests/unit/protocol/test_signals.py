@@ -28,8 +28,8 @@ def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool
     "body",
     [
         *({name: value} for name in ("status", "_status", "state", "result") for value in ("error", "FAILED", " error-4", False)),
-        *({name: value} for name in ("success", "ok") for value in (False, 0, "false")),
-        *({name: value} for name in ("code", "errno", "statusCode", "error_code") for value in (7, "-9", 1000)),
+        *({name: value} for name in ("success", "ok") for value in (False, 0, 0.0, "false")),
+        *({name: value} for name in ("code", "errno", "statusCode", "error_code") for value in (7, "-9", 1000, 7.0, 4.5)),
         *({name: value} for name in ("error", "errors") for value in ("no", True, {"message": "no"}, ["no"])),
     ],
     ids=str,
@@ -65,6 +65,13 @@ def test_nothing_and_plain_text_are_a_success_of_a_deletion_and_an_upload(body: 
 @pytest.mark.parametrize(("body", "token"), [("t0ken-12", "t0ken-12"), ("short", None), ("m", None), ("two words here", None)])
 def test_plain_text_is_a_token_from_eight_characters_on(body: str, token: str | None) -> None:
     assert ending("link", body) == (token or "InvalidResponseError")
+    assert (
+        ending("link", "Unauthorized")
+        == ending("link", "token_expired")
+        == ending("link", '"invalid_token"')
+        == "AuthenticationError"
+    )
+    assert ending("link", "no_such_file", not_found_pattern="no_such") == "NotFoundError"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_the_owners_patterns_are_not_asked_of_a_5xx_a_page_or_a_success() -> Non
         ({"message": "No such folder"}, {}, "False"),
         ({}, {}, "False"),
         ({"message": "No such folder"}, {"not_found_pattern": "no such"}, "False"),
-        ("No such folder", {"not_found_pattern": "no such"}, "False"),
+        ("No such folder", {"not_found_pattern": "no such"}, "NotFoundError"),
         ({"message": "no Route matched"}, {"not_found_pattern": "no such"}, "RequestRejectedError"),
         *((body, {}, "RequestRejectedError") for body in ("", "404 page not found", '["x"]', "<html>", '{"status":')),
     ],
@@ -125,7 +132,7 @@ def test_a_404_makes_a_deletion_green_only_as_the_services_own_word(body: Any, e
 
 @pytest.mark.parametrize(
     ("status", "sign"),
-    [(200, {"ok": False}), (200, {"code": 409}), (200, {"code": 429}), (400, {}), (401, {}), (404, {}), (500, {})],
+    [(200, {"ok": False}), (200, {"code": 409}), (200, {"code": 429}), (400, {}), (401, {}), (404, {}), (429, {}), (500, {})],
 )
 def test_a_files_id_leaves_an_upload_in_doubt_whatever_stands_beside_it(status: int, sign: dict[str, Any]) -> None:
     assert ending("upload", {"file_id": "f1", **sign}, status) == UNKNOWN
