@@ -13,31 +13,16 @@ WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One request and its response.
-
-    :param request: what was tried, the method and the path.
-    :param status: the HTTP status, or why there was none.
-    :param fields: every field of the response: its path as an extra has it, its redacted value, and what it was read as.
-    :param not_found: what was not found in the response, and the extra that says where it is.
-    :param outcome: the error that a task would raise, or its result.
-    """
-
-    request: str
-    status: str
-    fields: list[tuple[str, str, str]]
-    not_found: list[str]
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
-    """What was seen of one service: why tasks cannot rely on the connection, what does no harm, and each request in order."""
+    """What was seen of one service: why tasks cannot rely on the connection, what does no harm, and a step for each request.
+
+    Each of a step's ``fields`` is the path as an extra has it, the redacted value, and what it was read as.
+    """
 
     conn_id: str
     problems: list[str]
     notes: list[str]
-    steps: list[Step]
+    steps: list[dict[str, Any]]
 
     @property
     def usable(self) -> bool:
@@ -52,11 +37,11 @@ class Report:
         lines = [f"Tasks {'can' if self.usable else 'cannot'} rely on connection '{self.conn_id}', as far as tried."]
         lines += [f"- {text.rstrip('.')}." for text in [*self.problems, *(f"The connection {one}" for one in self.notes)]]
         for step in self.steps:
-            lines += ["", f"{step.request}: {step.status}"]
-            for path, value, read_as in step.fields:
+            lines += ["", f"{step['request']}: {step['status']}"]
+            for path, value, read_as in step["fields"]:
                 mark = f"  <- {read_as}" if read_as else ""
                 lines.append(f"  {path or '(body)'}: {value}"[: WIDTH - len(mark)] + mark)
-            lines += [f"  {text}" for text in [*step.not_found, f"=> {step.outcome}"]]
+            lines += [f"  {text}" for text in [*step["not_found"], f"=> {step['outcome']}"]]
         return "\n".join("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  ")) for line in lines)
 
 
@@ -80,6 +65,10 @@ def diagnose(
     :returns: the report; its ``usable`` says whether tasks can rely on the connection as it is, and ``str`` of it is a text.
     :raises CloudStoreError: if an argument is refused, or the connection is not defined or invalid.
     """
-    from airflow_provider_cloudstore.doctor.examination import examine  # imported late, for the command line of Airflow
+    from airflow_provider_cloudstore.doctor.examination import ask, settings_of  # only now, for Airflow's command line
 
-    return examine(cloudstore_conn_id, dict(extras or {}), upload, file_id, wrong_token=wrong_token, wait=wait)
+    settings, warnings = settings_of(cloudstore_conn_id, dict(extras or {}))
+    answers = {one.name: one for one in ask(settings, upload, file_id, wait, wrong_token=wrong_token)}
+    known = tuple(secret for one in answers.values() for secret in one.secrets())
+    problems = list(dict.fromkeys(problem for one in answers.values() for problem in one.problems()))
+    return Report(cloudstore_conn_id, problems, warnings, [one.step(known) for one in answers.values()])

@@ -6,12 +6,9 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
-
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import GroupCommand
 
 DESCRIPTION = "Shows what a service answers, and how an Airflow connection reads it. By default it only reads; it never deletes."
 EPILOG = "Exit status: 0 if tasks can rely on it, as far as tried; 1 if not; 2 if the connection or an argument is invalid."
@@ -30,7 +27,7 @@ def run(given: argparse.Namespace) -> NoReturn:
     """Print the report, and exit with the status that :data:`EPILOG` describes: ``airflow`` ignores what a command returns."""
     # What `airflow connections` does: without it, Airflow 3 reads connections from the environment and secrets backends only.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    output = os.fdopen(os.dup(1), "w")
+    stdout = os.dup(1)
     os.dup2(2, 1)  # where Airflow's log handlers write, also when the process ends
     from airflow_provider_cloudstore.compat import AirflowException
     from airflow_provider_cloudstore.doctor import diagnose
@@ -41,7 +38,7 @@ def run(given: argparse.Namespace) -> NoReturn:
     except AirflowException as error:
         print(error, file=sys.stderr)
         sys.exit(2)
-    with output:
+    with os.fdopen(stdout, "w") as output:
         print(json.dumps(report.to_dict(), indent=2) if given.json else report, file=output)
     sys.exit(0 if report.usable else 1)
 
@@ -54,7 +51,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     run(parser.parse_args(arguments))
 
 
-def commands() -> list[GroupCommand]:
+def commands() -> list[Any]:
     """The commands of ``airflow``, which ``provider_info`` declares."""
     from airflow_provider_cloudstore.compat import ActionCommand, Arg, GroupCommand
 

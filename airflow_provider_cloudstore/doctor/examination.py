@@ -8,13 +8,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
-from airflow_provider_cloudstore.doctor import Report, Step
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
-from airflow_provider_cloudstore.hooks.connection import read_connection
+from airflow_provider_cloudstore.hooks.connection import Read, read_connection
 from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.bodies import Body, read_body
 from airflow_provider_cloudstore.protocol.messages import Response
@@ -25,23 +23,21 @@ from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
 from airflow_provider_cloudstore.protocol.signals import words_of
 from airflow_provider_cloudstore.results import DownloadLink, RemoteUpload
 
-_WANTED = {
+_WANTED = {  # what a task must raise, and the extra that declares it
     "missing file": (exceptions.NotFoundError, "not_found_pattern"),
     "wrong token": (exceptions.AuthenticationError, "token_refused_pattern"),
 }
-"""What a task must raise, and the extra that declares it."""
 _SOUGHT = {"upload": "file_id_path", "link": "token_path"}  # leads to what makes a response a success
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
 _QUERY = re.compile(r"(/[^\s?]*\?)\S+")
 
 
-class _Answer:
+class Answer:
     """What became of a request; ``result`` is what a task would return or raise."""
 
     def __init__(self, name: str, operation: Operation[Any], settings: Settings, client: BlockingClient) -> None:
         self.name, self.operation, self.settings = name, operation, settings
-        self.request = operation.request(settings)
-        self.outcome = client.send(self.request, settings.timeout)
+        self.outcome = client.send(operation.request(settings), settings.timeout)
         self.result: Any = operation.interpret(self.outcome, settings)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
         self.body = read_body(self.outcome) if isinstance(self.outcome, Response) else Body(problem="no response")
@@ -73,11 +69,11 @@ class _Answer:
 
     def _read(self) -> dict[str, Any]:
         """What was read, and what was looked for in vain, by the extra that says where it is."""
-        match self.result:
-            case RemoteUpload(file_id=file_id):
-                return {"file_id_path": file_id}
-            case DownloadLink() as link:
-                return {"token_path": link.token, "download_url_path": link.url_with_token, "expires_path": link.expires_at}
+        result = self.result
+        if isinstance(result, RemoteUpload):
+            return {"file_id_path": result.file_id}
+        if isinstance(result, DownloadLink):
+            return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
         read: dict[str, Any] = {}
         if not self.body.problem:
             read["message_path"] = words_of(self.body, self.settings.service)
@@ -85,68 +81,60 @@ class _Answer:
                 read[_SOUGHT[self.name]] = None
         return read
 
-    def step(self, known: tuple[Secret, ...]) -> Step:
+    def step(self, known: tuple[Secret, ...]) -> dict[str, Any]:
         """What to show of it. Values are cut last: the rest of a secret that is cut in two would not be recognized."""
-        read, fields = self._read(), []
-        found = {extra: value for extra, value in read.items() if value}
+        service, read, fields = self.settings.service, self._read(), []
         for path, value in self.leaves:
             text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
-            places = [extra for extra in found if not path or _lead_to(getattr(self.settings.service, extra), path)]
+            places = [extra for extra in read if read[extra] and (not path or _lead_to(getattr(service, extra), path))]
             # A date has many forms, and a URL may be relative.
-            same = [extra for extra in places if text and (extra == "expires_path" or found[extra].endswith(text))]
+            same = [extra for extra in places if text and (extra == "expires_path" or read[extra].endswith(text))]
             read_as = ", ".join(extra.removesuffix("_path") for extra in same)
             shown = _QUERY.sub(rf"\1{MASK}", redact_parameters(redact(exceptions.one_line(text), known)))
             fields.append((redact(exceptions.one_line(path), known), shown[:200], read_as))
-        not_found = [
-            f"no {extra.removesuffix('_path')}: extra '{extra}' says where it is" for extra in read if extra not in found
-        ]
-        request = f"{self.name}: {self.request.method} {urlsplit(self.request.url).path}"
+        not_found = [f"no {extra.removesuffix('_path')}: extra '{extra}' says where it is" for extra in read if not read[extra]]
+        request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
-        return Step(request, status, fields, not_found, type(self.result).__name__)
+        result = type(self.result).__name__
+        return {"request": request, "status": status, "fields": fields, "not_found": not_found, "outcome": result}
 
 
 def _lead_to(paths: Paths, path: str) -> bool:
     return plain(path) in map(plain, str(paths).split("|"))
 
 
-def _answers(
-    settings: Settings, client: BlockingClient, upload: UploadFromUrl | None, link: CreateDownloadLink | None, **how: Any
-) -> Iterator[_Answer]:
-    """Send what was asked for; nothing more once the address or the token is wrong."""
-    missing = _Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
-    yield missing
-    if missing.body.problem or isinstance(missing.error, exceptions.AuthenticationError):
-        return
-    if how["wrong_token"]:
-        wrong = replace(settings, access_token=Secret("not-a-token-" + "0" * 20))
-        yield _Answer("wrong token", missing.operation, wrong, client)
-    ends_at = time.monotonic()
-    if upload:
-        queued = _Answer("upload", upload, settings, client)
-        yield queued
-        if not queued.error and queued.result.file_id:
-            link, ends_at = CreateDownloadLink(settings, queued.result.file_id), ends_at + how["wait"]
-    while link:
-        answer = _Answer("link", link, settings, client)
-        yield answer
-        if not answer.error or answer.error.wait == "ends" or time.monotonic() >= ends_at:
-            return
-        time.sleep(_PAUSE)
-
-
-def examine(conn_id: str, extras: dict[str, str], upload: str | None, file_id: str | None, **how: Any) -> Report:
-    """Carry out the checks; the parameters are those of :func:`~airflow_provider_cloudstore.doctor.diagnose`."""
+def settings_of(conn_id: str, extras: dict[str, str]) -> Read:
+    """As :func:`read_connection`, with ``extras`` in place of the connection's."""
 
     def connection(name: str) -> Any:
         found: Any = CloudStoreHook.get_connection(name)
         found.extra = json.dumps(read_extra(found.extra) | extras)
         return found
 
-    settings, warnings = read_connection(conn_id, connection)
+    return read_connection(conn_id, connection)
+
+
+def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float, *, wrong_token: bool) -> Iterator[Answer]:
+    """Send what was asked for; nothing more once the address or the token is wrong."""
     queueing = None if upload is None else UploadFromUrl(settings, upload)
     link = None if file_id is None else CreateDownloadLink(settings, file_id)
+    settings, ends_at = with_token(settings), 0.0
     with BlockingClient(settings, lambda _: settings) as client:
-        answers = {one.name: one for one in _answers(with_token(settings), client, queueing, link, **how)}
-    known = tuple(secret for one in answers.values() for secret in one.secrets())
-    problems = list(dict.fromkeys(problem for one in answers.values() for problem in one.problems()))
-    return Report(conn_id, problems, warnings, [one.step(known) for one in answers.values()])
+        missing = Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
+        yield missing
+        if missing.body.problem or isinstance(missing.error, exceptions.AuthenticationError):
+            return
+        if wrong_token:
+            wrong = replace(settings, access_token=Secret("not-a-token-" + "0" * 20))
+            yield Answer("wrong token", missing.operation, wrong, client)
+        if queueing:
+            queued = Answer("upload", queueing, settings, client)
+            yield queued
+            if not queued.error and queued.result.file_id:
+                link, ends_at = CreateDownloadLink(settings, queued.result.file_id), time.monotonic() + wait
+        while link:
+            answer = Answer("link", link, settings, client)
+            yield answer
+            if not answer.error or answer.error.wait == "ends" or time.monotonic() >= ends_at:
+                return
+            time.sleep(_PAUSE)
