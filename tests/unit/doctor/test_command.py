@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     """Runs the program in this process, and returns its exit status and what it printed."""
     monkeypatch.setattr(examination, "_PAUSE", 0.02)
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")  # main sets it for its process
+    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)  # Airflow 2 logs to pytest's output, not to file 1
 
     def run(*arguments: str) -> tuple[int, str, str]:
         with redirected(), pytest.raises(SystemExit) as ended:
