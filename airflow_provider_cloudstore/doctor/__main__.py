@@ -1,8 +1,6 @@
 """``python -m airflow_provider_cloudstore.doctor``, which works on every Airflow."""
 
-import sys
-
 from airflow_provider_cloudstore.doctor.command import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +24,6 @@ DEFAULTS: Replies = {
     "file": (404, {"message": "No file {file_id}"}),
     "queued": (200, {"file_id": "f1a"}),
     "link": (200, {"download_token": LINK_TOKEN, "download_url": f"/get?token={LINK_TOKEN}", "expires_in": 60}),
-    "content": (200, "id,total\n1,9.50\n"),
 }
 OWN: Replies = {  # docs/guides/connect-a-service.md shows it
     "token": (200, {"rc": "E02", "why": "session is over"}),
@@ -49,8 +49,6 @@ def serving(replies: Replies) -> Iterator[tuple[str, list[str]]]:
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             given = dict(parse_qsl(url.query))
-            if url.path == "/get":
-                return self.answer("content")
             if given["access_token"] != TOKEN:
                 return self.answer("token")
             return self.answer("link" if given["file_id"] == "f1a" else "file", given["file_id"])
@@ -84,3 +82,12 @@ def connected_to(replies: Replies, monkeypatch: pytest.MonkeyPatch, **extra: Any
     with serving(replies) as (url, answered):
         connect(monkeypatch, host=url, password=TOKEN, extra=extra)
         yield answered
+
+
+@contextmanager
+def redirected() -> Iterator[None]:
+    """Undo at the end what the command does to its process: what goes to standard output goes to standard error."""
+    output = os.dup(1)
+    yield
+    os.dup2(output, 1)
+    os.close(output)
