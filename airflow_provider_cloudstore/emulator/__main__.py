@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.emulator.store import EXAMPLE
 def main(arguments: list[str] | None = None) -> int:
     """Run the emulator and print its address.
 
-    :returns: the exit status: 0 after Ctrl-C or SIGTERM, 1 if the port is taken.
+    :returns: the exit status: 0 after Ctrl-C, 1 if the port is taken.
     """
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_cloudstore.emulator",
@@ -31,9 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = vars(parser.parse_args(arguments))
     try:
         with Emulator(**options) as emulator:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.default_int_handler)
-            _print_how_to_use(emulator)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored
+            print(f"Listening on {emulator.url} (Ctrl-C stops it). To connect Airflow:")
+            print(f"export AIRFLOW_CONN_CLOUDSTORE_DEFAULT={shlex.quote(emulator.connection)}")
+            print(f"To upload: https://{EXAMPLE}/ANY_NAME, {emulator.url}{SOURCES_PATH}/ANY_NAME", flush=True)
             threading.Event().wait()
     except OSError as error:
         print(f"Cannot listen on {HOST}:{options['port']}: {error.strerror}. Use --port 0 for a free port.", file=sys.stderr)
@@ -41,12 +42,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Stopped.", flush=True)
     return 0
-
-
-def _print_how_to_use(emulator: Emulator) -> None:
-    print(f"Listening on {emulator.url} (Ctrl-C stops it). To connect Airflow:")
-    print(f"export AIRFLOW_CONN_CLOUDSTORE_DEFAULT={shlex.quote(emulator.connection)}")
-    print(f"To upload: https://{EXAMPLE}/ANY_NAME, {emulator.url}{SOURCES_PATH}/ANY_NAME", flush=True)
 
 
 if __name__ == "__main__":

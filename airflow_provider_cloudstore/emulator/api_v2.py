@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.app import Call, Given, Service, download_url, respond
+from airflow_provider_cloudstore.emulator.app import Given, Service, Work, download_url, respond
 from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER
 
 
@@ -16,12 +16,11 @@ class ApiV2(Service):
     """Sections 4.1 to 4.3 of the document, and two calls that it does not have, for ``hook.request``."""
 
     api = "/cloud/api/v2"
-    not_found = "Could not find the {}"
 
     def __post_init__(self) -> None:
         self.store.put_folder(UPLOAD_FOLDER)
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[tuple[str, str, str, Work]]:
         """Each call with its one method."""
         return [
             ("POST", "/folder/delete", "delete", self._delete),
@@ -33,8 +32,7 @@ class ApiV2(Service):
 
     def check_token(self, request: web.Request, given: Given) -> None:
         """A POST has it in its header, a GET in its query (section 5)."""
-        in_query = f"Bearer {given.get('access_token')}"
-        sent = in_query if request.method == "GET" else request.headers.get("Authorization")
+        sent = request.headers.get("Authorization") if request.method == "POST" else f"Bearer {given.get('access_token')}"
         if sent != f"Bearer {self.access_token}":
             raise web.HTTPUnauthorized(reason="Could not validate the access token")
 
@@ -43,8 +41,10 @@ class ApiV2(Service):
         return respond({"status": "error", "response": error.reason}, error.status)
 
     def _delete(self, request: web.Request, given: Given) -> dict[str, Any]:
-        folder_id = self.folder(given)
-        self.store.delete_folder(folder_id)
+        store, folder_id = self.store, self.folder(given)
+        del store.folders[folder_id]
+        store.files = {file_id: stored for file_id, stored in store.files.items() if stored.folder_id != folder_id}
+        store.tokens = {text: token for text, token in store.tokens.items() if token.file_id in store.files}
         return {"data": {"folder_id": folder_id}}
 
     def _upload(self, request: web.Request, given: Given) -> dict[str, Any]:

@@ -19,8 +19,6 @@ Given = Mapping[str, str]
 """A request's parameters, without the empty ones."""
 Work = Callable[[web.Request, Given], dict[str, Any]]
 """What a call does: it returns the response's envelope, or raises ``web.HTTPException``."""
-Call = tuple[str, str, str, Work]
-"""A call's method, its path, its key in faults and counters, and what it does."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SOURCES_PATH = "/_emulator/sources"
@@ -32,7 +30,7 @@ class Service(ABC):
 
     api: ClassVar[str]
     """The path that the calls are below."""
-    not_found: ClassVar[str]
+    not_found: ClassVar[str] = "Could not find the {}"
     """What it says of a kind of subject."""
 
     store: Store
@@ -41,8 +39,8 @@ class Service(ABC):
     """The script: the first fault that matches a request is applied to it."""
 
     @abstractmethod
-    def calls(self) -> list[Call]:
-        """The service's calls."""
+    def calls(self) -> list[tuple[str, str, str, Work]]:
+        """Each call's method, its path, its key in faults and counters, and what it does."""
 
     @abstractmethod
     def check_token(self, request: web.Request, given: Given) -> None:
@@ -85,10 +83,9 @@ class Service(ABC):
 
     def folder(self, given: Given, name: str = "folder_id") -> str:
         """The id in a parameter, of a folder that exists."""
-        folder_id = self.need(given, name)
-        if folder_id not in self.store.folders:
+        if self.need(given, name) not in self.store.folders:
             raise web.HTTPNotFound(reason=self.not_found.format("folder"))
-        return folder_id
+        return given[name]
 
     def file(self, given: Given) -> StoredFile:
         """The file that a request names."""
@@ -103,10 +100,9 @@ class Service(ABC):
         fault = next((fault for fault in self.faults if fault.operation in (key, "*")), None)
         if fault is None:
             return await work(request)
-        if fault.times:
-            fault.times -= 1
-            if not fault.times:
-                self.faults.remove(fault)
+        if fault.times == 1:
+            self.faults.remove(fault)
+        fault.times -= 1  # 0, for all, becomes negative and never 1
         return await fault.apply(request, partial(work, request))
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
@@ -114,7 +110,15 @@ class Service(ABC):
         if token is None or token.expires_at <= pendulum.now("UTC"):
             raise web.HTTPForbidden(reason="The download token is unknown or expired")
         token.downloads += 1
-        return _ranged(self.store.files[token.file_id].content, request)
+        content = self.store.files[token.file_id].content
+        response = web.Response(body=content, content_type="application/octet-stream")
+        response.etag = hashlib.sha256(content).hexdigest()
+        start = request.http_range.start
+        if start and request.headers.get("If-Range") == response.headers["ETag"]:  # RFC 9110 section 14
+            response.set_status(206)
+            response.headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            response.body = content[start:]
+        return response
 
     async def _state(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(self.store.snapshot())
@@ -139,17 +143,3 @@ def download_url(request: web.Request, token: str) -> str:
 def respond(envelope: dict[str, Any], status: int = 200) -> web.Response:
     """Respond with an envelope and the time."""
     return web.json_response({**envelope, "_datetime": pendulum.now("UTC").format("YYYY-MM-DD HH:mm:ss")}, status=status)
-
-
-def _ranged(content: bytes, request: web.Request) -> web.Response:
-    """Respond with a file, or with one range of it if the file still has the ``ETag`` in ``If-Range`` (RFC 9110 section 14)."""
-    etag, part = hashlib.sha256(content).hexdigest(), range(len(content))
-    response = web.Response(content_type="application/octet-stream")
-    response.etag = etag
-    if "Range" in request.headers and request.headers.get("If-Range", f'"{etag}"') == f'"{etag}"':
-        part = part[request.http_range]
-        response.set_status(206 if part else 416)
-        span = f"{part.start}-{part.stop - 1}" if part else "*"
-        response.headers["Content-Range"] = f"bytes {span}/{len(content)}"
-    response.body = content[part.start : part.stop]
-    return response

@@ -82,9 +82,7 @@ class Emulator:
             async with self._running as (self.service, self.url):
                 self._started.set_result(None)
                 await self._stop.wait()
-        except Exception as error:  # the port is taken: raised where it is started
-            if self._started.done():
-                raise
+        except (OSError, ValueError) as error:  # raised where it is started
             self._started.set_exception(error)
 
     @property
@@ -118,7 +116,6 @@ class Emulator:
         """Inject a fault, after those injected before: its kind, such as ``status``, and its other fields.
 
         :raises ValueError: if there is no such kind or operation.
-        :raises TypeError: if a fault has no such field.
         """
         self.call(lambda service: service.faults.append(Fault(Kind(kind), **more)))
 

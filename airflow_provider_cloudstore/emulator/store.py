@@ -57,15 +57,13 @@ class Store:
     """Files served without a token, as by any web server, for uploads to fetch; one of any other name is made up."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
-    _fetches: set[asyncio.Task[None]] = field(default_factory=set)
+    _fetches: list[asyncio.Task[None]] = field(default_factory=list)
 
     def queue_upload(self, url: str, folder_id: str) -> StoredFile:
         """Queue a fetch; it runs after the response is sent."""
-        stored = StoredFile(_new_id(), folder_id, url, url.partition("?")[0].rpartition("/")[2])
+        stored = StoredFile(f"f{secrets.randbits(48)}", folder_id, url, url.partition("?")[0].rpartition("/")[2])
         self.files[stored.file_id] = stored
-        task = asyncio.get_running_loop().create_task(self._fetch(stored))
-        self._fetches.add(task)
-        task.add_done_callback(self._fetches.discard)
+        self._fetches.append(asyncio.get_running_loop().create_task(self._fetch(stored)))
         return stored
 
     def source(self, name: str) -> bytes:
@@ -99,19 +97,13 @@ class Store:
 
     def put_folder(self, folder_id: str = "", name: str = "") -> str:
         """Return the id of a folder, created when needed; without an id a new folder."""
-        folder_id = folder_id or _new_id()
+        folder_id = folder_id or f"f{secrets.randbits(48)}"
         self.folders.setdefault(folder_id, name or folder_id)
         return folder_id
 
     def files_in(self, folder_id: str) -> list[StoredFile]:
         """The stored files of a folder."""
         return [one for one in self.files.values() if one.folder_id == folder_id and one.state == "stored"]
-
-    def delete_folder(self, folder_id: str) -> None:
-        """Delete a folder with its files, their tokens and its queued uploads."""
-        del self.folders[folder_id]
-        self.files = {file_id: stored for file_id, stored in self.files.items() if stored.folder_id != folder_id}
-        self.tokens = {text: token for text, token in self.tokens.items() if token.file_id in self.files}
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state as JSON-serializable data."""
@@ -126,7 +118,3 @@ class Store:
             ],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
         }
-
-
-def _new_id() -> str:
-    return str(secrets.randbelow(9 * 10**14) + 10**14)

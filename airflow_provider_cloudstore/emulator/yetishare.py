@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.app import Call, Given, Service, Work, download_url, respond
+from airflow_provider_cloudstore.emulator.app import Given, Service, Work, download_url, respond
 from airflow_provider_cloudstore.emulator.store import StoredFile
 from airflow_provider_cloudstore.protocol.services import KEY_NAMES
 
@@ -37,7 +37,7 @@ class YetiShare(Service):
         """The key pair and the name of the service."""
         return {"login": self.key1, "password": self.key2, "extra": {"service": "yetishare"}}
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[tuple[str, str, str, Work]]:
         """Each call as POST and GET."""
         calls: dict[str, tuple[str, Work]] = {
             "/authorize": ("authorize", self._authorize),
@@ -77,15 +77,13 @@ class YetiShare(Service):
         self.access_token, self._ends_at = secrets.token_hex(64), time.monotonic() + self.token_idle
         return {"data": {"access_token": self.access_token, "account_id": ACCOUNT_ID}}
 
-    def _folder_or_root(self, given: Given, name: str) -> str:
-        return self.folder(given, name) if name in given else ""
-
     def _delete(self, request: web.Request, given: Given) -> dict[str, Any]:
         self.store.trash.add(self.folder(given))
         return {"response": "Folder successfully set as deleted."}
 
     def _upload(self, request: web.Request, given: Given) -> dict[str, Any]:
-        url, folder_id = self.need(given, "url"), self._folder_or_root(given, "folder_id")
+        url = self.need(given, "url")
+        folder_id = self.folder(given) if "folder_id" in given else ""
         if not any(one.source == url and one.state == "queued" for one in self.store.files.values()):
             self.store.queue_upload(url, folder_id)
         return {"response": "The url was added to the queue."}
@@ -99,7 +97,7 @@ class YetiShare(Service):
         return {"data": self._folder_row(self.store.put_folder(name=self.need(given, "folder_name")))}
 
     def _list(self, request: web.Request, given: Given) -> dict[str, Any]:
-        folder_id = self._folder_or_root(given, "parent_folder_id")
+        folder_id = self.folder(given, "parent_folder_id") if "parent_folder_id" in given else ""
         folders = [] if folder_id else [self._folder_row(one) for one in self.store.folders]
         return {"data": {"folders": folders, "files": [self._file_row(one) for one in self.store.files_in(folder_id)]}}
 
