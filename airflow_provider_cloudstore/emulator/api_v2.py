@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.app import Given, Service, download_url, respond
+from airflow_provider_cloudstore.emulator.app import Given, Service, Work, download_url, respond
 from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER
 
-API = "/cloud/api/v2"
 
-
+@dataclass
 class ApiV2(Service):
-    """Sections 4.1 to 4.3 of the document, and three calls that it does not have, for ``hook.request``."""
+    """Sections 4.1 to 4.3 of the document, and two calls that it does not have, for ``hook.request``."""
 
-    not_found = "Could not find the {}"
+    api = "/cloud/api/v2"
 
-    def calls(self) -> Iterator[web.RouteDef]:
-        """Each call with its method, its path, and where its token is (section 5)."""
-        header, query = self._check_header, self._check_query
-        yield web.post(f"{API}/folder/delete", self.call("delete", header, self._delete))
-        yield web.post(f"{API}/file/url_upload_add", self.call("upload", header, self._upload))
-        yield web.get(f"{API}/file/download", self.call("link", query, self._link), allow_head=False)
-        yield web.post(f"{API}/file/rename", self.call("other", header, self._rename))
-        yield web.post(f"{API}/folder/create", self.call("other", header, self._create))
-        yield web.get(f"{API}/folder/list", self.call("other", query, self._list), allow_head=False)
+    def __post_init__(self) -> None:
+        self.store.put_folder(UPLOAD_FOLDER)
 
-    def _check_header(self, request: web.Request, given: Given) -> None:
-        if request.headers.get("Authorization") != f"Bearer {self.access_token}":
-            raise web.HTTPUnauthorized(reason="Could not validate the access token")
+    def calls(self) -> list[tuple[str, str, str, Work]]:
+        """Each call with its one method."""
+        return [
+            ("POST", "/folder/delete", "delete", self._delete),
+            ("POST", "/file/url_upload_add", "upload", self._upload),
+            ("GET", "/file/download", "link", self._link),
+            ("POST", "/file/rename", "other", self._rename),
+            ("GET", "/folder/list", "other", self._list),
+        ]
 
-    def _check_query(self, request: web.Request, given: Given) -> None:
-        if given.get("access_token") != self.access_token:
+    def check_token(self, request: web.Request, given: Given) -> None:
+        """A POST has it in its header, a GET in its query (section 5)."""
+        sent = request.headers.get("Authorization") if request.method == "POST" else f"Bearer {given.get('access_token')}"
+        if sent != f"Bearer {self.access_token}":
             raise web.HTTPUnauthorized(reason="Could not validate the access token")
 
     def error(self, request: web.Request, error: web.HTTPException) -> web.Response:
@@ -41,40 +41,27 @@ class ApiV2(Service):
         return respond({"status": "error", "response": error.reason}, error.status)
 
     def _delete(self, request: web.Request, given: Given) -> dict[str, Any]:
-        self.need(given, "folder_id")
-        folder = self.folder(given)
-        self.store.delete_folder(folder.folder_id)
-        return _envelope(folder_id=folder.folder_id)
+        store, folder_id = self.store, self.folder(given)
+        del store.folders[folder_id]
+        store.files = {file_id: stored for file_id, stored in store.files.items() if stored.folder_id != folder_id}
+        store.tokens = {text: token for text, token in store.tokens.items() if token.file_id in store.files}
+        return {"data": {"folder_id": folder_id}}
 
     def _upload(self, request: web.Request, given: Given) -> dict[str, Any]:
         url = self.need(given, "url")
-        folder = self.folder(given) if "folder_id" in given else self.store.put_folder(UPLOAD_FOLDER)
-        stored = self.store.queue_upload(url, folder.folder_id)
-        return _envelope(file_id=stored.file_id, folder_id=stored.folder_id)
+        folder_id = self.folder(given) if "folder_id" in given else self.store.put_folder(UPLOAD_FOLDER)
+        return {"data": {"file_id": self.store.queue_upload(url, folder_id).file_id, "folder_id": folder_id}}
 
     def _link(self, request: web.Request, given: Given) -> dict[str, Any]:
-        self.need(given, "file_id")
         token = self.store.create_token(self.file(given).file_id)
         expires_at = token.expires_at.format("YYYY-MM-DD HH:mm:ss")
-        return _envelope(download_url=download_url(request, token.token), expires_at=expires_at)
+        return {"data": {"download_url": download_url(request, token.token), "expires_at": expires_at}}
 
     def _rename(self, request: web.Request, given: Given) -> dict[str, Any]:
-        name = self.need(given, "name")
-        self.need(given, "file_id")
-        stored = self.file(given)
+        name, stored = self.need(given, "name"), self.file(given)
         stored.name = name
-        return _envelope(file_id=stored.file_id, name=stored.name)
-
-    def _create(self, request: web.Request, given: Given) -> dict[str, Any]:
-        name = self.need(given, "folder_name")
-        parent_id = self.folder(given, "parent_id").folder_id if "parent_id" in given else ""
-        return _envelope(folder_id=self.store.put_folder(name=name, parent_id=parent_id).folder_id)
+        return {"data": {"file_id": stored.file_id, "name": name}}
 
     def _list(self, request: web.Request, given: Given) -> dict[str, Any]:
-        self.need(given, "folder_id")
-        files = self.store.in_folder(self.folder(given).folder_id)
-        return _envelope(files=[{"file_id": one.file_id, "name": one.name} for one in files])
-
-
-def _envelope(**data: Any) -> dict[str, Any]:
-    return {"response": "OK", "data": data}
+        files = self.store.files_in(self.folder(given))
+        return {"data": {"files": [{"file_id": one.file_id, "name": one.name} for one in files]}}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import pendulum
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.faults import Fault
-from airflow_provider_cloudstore.emulator.store import Folder, Store, StoredFile
+from airflow_provider_cloudstore.emulator.store import Store, StoredFile
 
 Given = Mapping[str, str]
 """A request's parameters, without the empty ones."""
-Check = Callable[[web.Request, Given], None]
 Work = Callable[[web.Request, Given], dict[str, Any]]
-"""What a call does: it returns the response's envelope, or raises ``web.HTTPException``, as a check does."""
+"""What a call does: it returns the response's envelope, or raises ``web.HTTPException``."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SOURCES_PATH = "/_emulator/sources"
@@ -28,17 +28,23 @@ SOURCES_PATH = "/_emulator/sources"
 class Service(ABC):
     """The routes over a store. A subclass has the calls of one service."""
 
-    not_found: ClassVar[str]
-    """What it says of a subject and the parameter that names it."""
+    api: ClassVar[str]
+    """The path that the calls are below."""
+    not_found: ClassVar[str] = "Could not find the {}"
+    """What it says of a kind of subject."""
 
     store: Store
-    access_token: str = ""
+    access_token: str
     faults: list[Fault] = field(default_factory=list)
     """The script: the first fault that matches a request is applied to it."""
 
     @abstractmethod
-    def calls(self) -> Iterator[web.RouteDef]:
-        """The routes of the service's calls."""
+    def calls(self) -> list[tuple[str, str, str, Work]]:
+        """Each call's method, its path, its key in faults and counters, and what it does."""
+
+    @abstractmethod
+    def check_token(self, request: web.Request, given: Given) -> None:
+        """Raise unless a call has the access token."""
 
     @abstractmethod
     def error(self, request: web.Request, error: web.HTTPException) -> web.Response:
@@ -52,33 +58,22 @@ class Service(ABC):
     def app(self) -> web.Application:
         """Create the application for aiohttp's server."""
         app = web.Application(middlewares=[self._errors])
-        app.add_routes(
-            [
-                *self.calls(),
-                web.get("/download", self._with_faults("download", self._download), allow_head=False),
-                web.get("/_emulator/state", self._state),
-                web.get(f"{SOURCES_PATH}/{{name}}", self._get_source),
-            ]
-        )
+        for method, path, key, work in self.calls():
+            app.router.add_route(method, self.api + path, partial(self._with_faults, key, partial(self._call, key, work)))
+        app.router.add_route("GET", "/download", partial(self._with_faults, "download", self._download))
+        app.router.add_route("GET", "/_emulator/state", self._state)
+        app.router.add_route("GET", f"{SOURCES_PATH}/{{name}}", self._get_source)
         return app
 
-    def call(self, key: str, check: Check, work: Work) -> Handler:
-        """The handler of a call: it reads the parameters, checks the token, and counts the effect."""
-
-        async def handle(request: web.Request) -> web.Response:
-            sent = request.query if request.method == "GET" else await request.post()
-            cleaned = {name: self.clean(value) for name, value in sent.items() if isinstance(value, str)}
-            given = {name: value for name, value in cleaned.items() if value}
-            check(request, given)
-            envelope = work(request, given)
-            self.store.effects[key] += 1
-            return respond({**envelope, "_status": "success"})
-
-        return self._with_faults(key, handle)
-
-    def clean(self, value: str) -> str:
-        """The value of a parameter as the service reads it."""
-        return value
+    async def _call(self, key: str, work: Work, request: web.Request) -> web.StreamResponse:
+        """Read the parameters, check the token, do what the call does, and count the effect."""
+        sent = request.query if request.method == "GET" else await request.post()
+        given = {name: value for name, value in sent.items() if value and isinstance(value, str)}
+        if key != "authorize":
+            self.check_token(request, given)
+        envelope = work(request, given)
+        self.store.effects[key] += 1
+        return respond({**envelope, "_status": "success"})
 
     def need(self, given: Given, name: str) -> str:
         """The value of a parameter."""
@@ -86,43 +81,44 @@ class Service(ABC):
             raise web.HTTPBadRequest(reason=f"Please provide the {name} param.")
         return given[name]
 
-    def folder(self, given: Given, name: str = "folder_id") -> Folder:
-        """The folder that a parameter names."""
-        if given.get(name) not in self.store.folders:
-            raise web.HTTPNotFound(reason=self.not_found.format("folder", name))
-        return self.store.folders[given[name]]
+    def folder(self, given: Given, name: str = "folder_id") -> str:
+        """The id in a parameter, of a folder that exists."""
+        if self.need(given, name) not in self.store.folders:
+            raise web.HTTPNotFound(reason=self.not_found.format("folder"))
+        return given[name]
 
     def file(self, given: Given) -> StoredFile:
         """The file that a request names."""
-        stored = self.store.files.get(given.get("file_id", ""))
-        if stored is None or not stored.is_stored:
-            raise web.HTTPNotFound(reason=self.not_found.format("file", "file_id"))
+        stored = self.store.files.get(self.need(given, "file_id"))
+        if stored is None or stored.state != "stored":
+            raise web.HTTPNotFound(reason=self.not_found.format("file"))
         return stored
 
-    def _with_faults(self, key: str, work: Handler) -> Handler:
-        """Wrap a handler: count the request and apply the scripted fault, if any."""
-
-        async def handle(request: web.Request) -> web.StreamResponse:
-            self.store.requests[key] += 1
-            fault = self._next_fault(key)
-            return await (fault.apply(request, lambda: work(request)) if fault else work(request))
-
-        return handle
-
-    def _next_fault(self, key: str) -> Fault | None:
+    async def _with_faults(self, key: str, work: Handler, request: web.Request) -> web.StreamResponse:
+        """Count the request and apply the scripted fault, if any."""
+        self.store.requests[key] += 1
         fault = next((fault for fault in self.faults if fault.operation in (key, "*")), None)
-        if fault and fault.times:
-            fault.times -= 1
-            if not fault.times:
-                self.faults.remove(fault)
-        return fault
+        if fault is None:
+            return await work(request)
+        if fault.times == 1:
+            self.faults.remove(fault)
+        fault.times -= 1  # 0, for all, becomes negative and never 1
+        return await fault.apply(request, partial(work, request))
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
         token = self.store.tokens.get(request.query.get("download_token", ""))
         if token is None or token.expires_at <= pendulum.now("UTC"):
             raise web.HTTPForbidden(reason="The download token is unknown or expired")
         token.downloads += 1
-        return _ranged(self.store.files[token.file_id], request)
+        content = self.store.files[token.file_id].content
+        response = web.Response(body=content, content_type="application/octet-stream")
+        response.etag = hashlib.sha256(content).hexdigest()
+        start = request.http_range.start
+        if start and request.headers.get("If-Range") == response.headers["ETag"]:  # RFC 9110 section 14
+            response.set_status(206)
+            response.headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            response.body = content[start:]
+        return response
 
     async def _state(self, request: web.Request) -> web.StreamResponse:
         return web.json_response(self.store.snapshot())
@@ -147,17 +143,3 @@ def download_url(request: web.Request, token: str) -> str:
 def respond(envelope: dict[str, Any], status: int = 200) -> web.Response:
     """Respond with an envelope and the time."""
     return web.json_response({**envelope, "_datetime": pendulum.now("UTC").format("YYYY-MM-DD HH:mm:ss")}, status=status)
-
-
-def _ranged(stored: StoredFile, request: web.Request) -> web.Response:
-    """Respond with a file, or with one range of it if the file still has the ``ETag`` in ``If-Range`` (RFC 9110 section 14)."""
-    etag, part = hashlib.sha256(stored.content).hexdigest(), range(len(stored.content))
-    response = web.Response(content_type="application/octet-stream")
-    response.etag, response.last_modified = etag, stored.modified
-    if "Range" in request.headers and request.headers.get("If-Range", f'"{etag}"') == f'"{etag}"':
-        part = part[request.http_range]
-        response.set_status(206 if part else 416)
-        span = f"{part.start}-{part.stop - 1}" if part else "*"
-        response.headers["Content-Range"] = f"bytes {span}/{len(stored.content)}"
-    response.body = stored.content[part.start : part.stop]
-    return response

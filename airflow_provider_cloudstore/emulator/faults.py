@@ -12,8 +12,6 @@ from aiohttp import web
 
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
-Work = Callable[[], Awaitable[web.StreamResponse]]
-
 _OPERATIONS = (*(operation.key for operation in OPERATIONS), "authorize", "other", "download", "*")
 
 
@@ -50,37 +48,22 @@ class Fault:
         if self.operation not in _OPERATIONS:
             raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, not {self.operation!r}")
 
-    async def apply(self, request: web.Request, work: Work) -> web.StreamResponse:
+    async def apply(self, request: web.Request, work: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         """Respond to a request, for which ``work`` performs the operation and returns the usual response."""
-        match self.kind:
-            case Kind.STATUS:
-                if self.effect:
-                    await work()
-                headers = {name: str(value) for name, value in self.headers.items()}
-                return web.Response(status=self.status, headers=headers, text=self.body)
-            case Kind.DELAY:
-                await asyncio.sleep(self.seconds)
-                return await work()
-            case Kind.NO_RESPONSE:
-                await work()
-                await asyncio.Event().wait()  # aiohttp cancels it when the client closes the connection
-                return _drop(request)
-            case Kind.DROP_BEFORE:
-                return _drop(request)
-            case Kind.DROP_AFTER:
-                await work()
-                return _drop(request)
-            case Kind.DROP_BODY:
-                response = await work()
-                assert isinstance(response, web.Response)
-                assert isinstance(response.body, bytes)
-                await response.prepare(request)
-                await response.write(response.body[: self.after])
-                _drop(request)
-                return response
-
-
-def _drop(request: web.Request) -> web.StreamResponse:
-    if request.transport:
-        request.transport.close()
-    return web.Response()  # nobody reads it
+        if self.kind is Kind.DELAY:
+            await asyncio.sleep(self.seconds)
+            return await work()
+        usual = await work() if self.effect or self.kind not in (Kind.STATUS, Kind.DROP_BEFORE) else web.Response()
+        if self.kind is Kind.STATUS:
+            headers = {name: str(value) for name, value in self.headers.items()}
+            return web.Response(status=self.status, headers=headers, text=self.body)
+        if self.kind is Kind.NO_RESPONSE:
+            await asyncio.Event().wait()  # aiohttp cancels it when the client closes the connection
+        if self.kind is Kind.DROP_BODY:
+            assert isinstance(usual, web.Response)
+            assert isinstance(usual.body, bytes)
+            await usual.prepare(request)
+            await usual.write(usual.body[: self.after])
+        if request.transport:
+            request.transport.close()
+        return usual  # nobody reads it

@@ -13,10 +13,7 @@ __all__ = ["Emulator", "cloudstore_emulator"]
 
 @pytest.fixture
 def cloudstore_emulator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """Run the emulator, with the Airflow connection ``cloudstore_default`` pointing to it.
-
-    An indirect parameter is the name of the service.
-    """
+    """Run the emulator, with the connection ``cloudstore_default`` pointing to it; an indirect parameter names the service."""
     with Emulator(service=getattr(request, "param", "api-v2")) as emulator:
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
         yield emulator

@@ -19,20 +19,19 @@ from airflow_provider_cloudstore.emulator.api_v2 import ApiV2
 from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind
 from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER, Store
-from airflow_provider_cloudstore.emulator.yetishare import TrashStore, YetiShare
+from airflow_provider_cloudstore.emulator.yetishare import YetiShare
 
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
-SERVICES = ("api-v2", "yetishare")
+SERVICES: dict[str, type[Service]] = {"api-v2": ApiV2, "yetishare": YetiShare}
 
 
 @asynccontextmanager
 async def running(
     *,
-    service: str = SERVICES[0],
+    service: str = "api-v2",
     access_token: str = "",
-    token_idle: float = 3600.0,
     token_ttl: float = 3600.0,
     fetch_delay: float = 0.0,
     port: int = 0,
@@ -45,13 +44,7 @@ async def running(
     """
     if service not in SERVICES:
         raise ValueError(f"service must be one of {', '.join(SERVICES)}, not {service!r}")
-    served: Service
-    if service == "yetishare":
-        served = YetiShare(TrashStore(token_ttl, fetch_delay), token_idle=token_idle)
-    else:
-        store = Store(token_ttl, fetch_delay)
-        store.put_folder(UPLOAD_FOLDER)
-        served = ApiV2(store, access_token or secrets.token_urlsafe(24))
+    served = SERVICES[service](Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
     runner = web.AppRunner(served.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
     await runner.setup()
     try:
@@ -89,9 +82,7 @@ class Emulator:
             async with self._running as (self.service, self.url):
                 self._started.set_result(None)
                 await self._stop.wait()
-        except Exception as error:  # the port is taken: raised where it is started
-            if self._started.done():
-                raise
+        except (OSError, ValueError) as error:  # raised where it is started
             self._started.set_exception(error)
 
     @property
@@ -110,16 +101,11 @@ class Emulator:
 
     def make_folder(self, folder_id: str) -> str:
         """Create an empty folder, and return its id."""
-        self.call(lambda service: service.store.put_folder(folder_id))
-        return folder_id
+        return self.call(lambda service: service.store.put_folder(folder_id))
 
     def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> str:
         """Store a file without an upload, or replace one, and return its id; the folder is created when needed."""
         return self.call(lambda service: service.store.put_file(content, file_id, folder_id)).file_id
-
-    def expire_links(self) -> None:
-        """Expire all download tokens; a download in progress continues until its connection closes."""
-        self.call(lambda service: service.store.tokens.clear())
 
     def serve(self, content: bytes, name: str = "report.csv") -> str:
         """Serve a file for uploads to fetch, as a web server would, and return its URL, which ends with ``name``."""
@@ -130,10 +116,8 @@ class Emulator:
         """Inject a fault, after those injected before: its kind, such as ``status``, and its other fields.
 
         :raises ValueError: if there is no such kind or operation.
-        :raises TypeError: if a fault has no such field.
         """
-        fault = Fault(Kind(kind), **more)
-        self.call(lambda service: service.faults.append(fault))
+        self.call(lambda service: service.faults.append(Fault(Kind(kind), **more)))
 
     def call(self, work: Callable[[Service], T]) -> T:
         """Run a function of the service in the emulator's thread, the only one that may access its state."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -18,38 +17,18 @@ UPLOAD_FOLDER = "staging"
 """The id of the folder that uploads land in."""
 EXAMPLE = "example.com"
 """A host that nobody serves files from (RFC 2606 section 3): the emulator makes up what is uploaded from it."""
-TRASH = "trash"
-
-
-@dataclass(slots=True)
-class Folder:
-    """A folder, which is ``active`` or in the trash. The root is the empty id."""
-
-    folder_id: str
-    name: str
-    parent_id: str
-    state: str = "active"
 
 
 @dataclass(slots=True)
 class StoredFile:
-    """A file, which exists as soon as its upload is queued.
-
-    :param state: ``pending``, ``downloading``, ``complete`` or ``failed``, or ``trash``.
-    """
+    """A file, which is ``queued``, ``stored`` or ``failed``: it exists as soon as its upload is queued."""
 
     file_id: str
     folder_id: str
     source: str
     name: str
-    state: str = "pending"
+    state: str = "queued"
     content: bytes = b""
-    modified: DateTime = field(default_factory=lambda: pendulum.now("UTC"))
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether it has its content."""
-        return self.state in ("complete", TRASH)
 
 
 @dataclass(slots=True)
@@ -66,33 +45,26 @@ class Token:
 class Store:
     """The service's state. One event loop owns it."""
 
-    shown_states: ClassVar[Mapping[str, str]] = {"pending": "queued", "downloading": "queued", "complete": "stored"}
-    """What the snapshot calls the states of a file."""
-    id_prefix: ClassVar[str] = "f"
-
     token_ttl: float
     fetch_delay: float
     files: dict[str, StoredFile] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    folders: dict[str, Folder] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+    """The name of each folder by its id. There are none in folders, and the root, whose id is empty, is no folder."""
+    trash: set[str] = field(default_factory=set)
+    """The folders that are in the trash, with their files."""
     sources: dict[str, bytes] = field(default_factory=dict)
     """Files served without a token, as by any web server, for uploads to fetch; one of any other name is made up."""
     requests: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
-    _fetches: set[asyncio.Task[None]] = field(default_factory=set)
+    _fetches: list[asyncio.Task[None]] = field(default_factory=list)
 
     def queue_upload(self, url: str, folder_id: str) -> StoredFile:
         """Queue a fetch; it runs after the response is sent."""
-        stored = StoredFile(self.new_id(), folder_id, url, url.partition("?")[0].rpartition("/")[2])
+        stored = StoredFile(f"f{secrets.randbits(48)}", folder_id, url, url.partition("?")[0].rpartition("/")[2])
         self.files[stored.file_id] = stored
-        task = asyncio.get_running_loop().create_task(self._fetch(stored))
-        self._fetches.add(task)
-        task.add_done_callback(self._fetches.discard)
+        self._fetches.append(asyncio.get_running_loop().create_task(self._fetch(stored)))
         return stored
-
-    def new_id(self) -> str:
-        """An id for a folder or a file."""
-        return f"{self.id_prefix}{secrets.randbelow(9 * 10**14) + 10**14}"
 
     def source(self, name: str) -> bytes:
         """The file of a name to upload from."""
@@ -102,33 +74,20 @@ class Store:
         """Store a file without an upload."""
         if folder_id:
             self.put_folder(folder_id)
-        self.files[file_id] = StoredFile(file_id, folder_id, "put", file_id, "complete", content)
+        self.files[file_id] = StoredFile(file_id, folder_id, "put", file_id, "stored", content)
         return self.files[file_id]
 
     async def _fetch(self, stored: StoredFile) -> None:
         await asyncio.sleep(self.fetch_delay)
-        stored.state = "downloading"
         try:
             if urlsplit(stored.source).hostname == EXAMPLE:
                 stored.content = self.source(stored.name)
             else:
-                async with aiohttp.ClientSession() as session, session.get(stored.source) as response:
-                    await self.receive(response, stored)
-            self.finish(stored)
+                async with aiohttp.ClientSession(raise_for_status=True) as session, session.get(stored.source) as response:
+                    stored.content = await response.read()
+            stored.state = "stored"
         except (aiohttp.ClientError, OSError, ValueError):
             stored.state = "failed"
-
-    async def receive(self, response: aiohttp.ClientResponse, stored: StoredFile) -> None:
-        """Store what a source responded.
-
-        :raises aiohttp.ClientError: if the upload fails.
-        """
-        response.raise_for_status()
-        stored.content = await response.read()
-
-    def finish(self, stored: StoredFile) -> None:
-        """Make a file what it is once it has its content."""
-        stored.state = "complete"
 
     def create_token(self, file_id: str) -> Token:
         """Create a token for a stored file."""
@@ -136,36 +95,25 @@ class Store:
         self.tokens[token.token] = token
         return token
 
-    def put_folder(self, folder_id: str = "", name: str = "", parent_id: str = "") -> Folder:
-        """Return the folder of an id, created when needed; without an id a new folder."""
-        folder_id = folder_id or self.new_id()
-        return self.folders.setdefault(folder_id, Folder(folder_id, name or folder_id, parent_id))
+    def put_folder(self, folder_id: str = "", name: str = "") -> str:
+        """Return the id of a folder, created when needed; without an id a new folder."""
+        folder_id = folder_id or f"f{secrets.randbits(48)}"
+        self.folders.setdefault(folder_id, name or folder_id)
+        return folder_id
 
-    def in_folder(self, folder_id: str) -> list[StoredFile]:
+    def files_in(self, folder_id: str) -> list[StoredFile]:
         """The stored files of a folder."""
-        return [one for one in self.files.values() if one.folder_id == folder_id and one.is_stored]
-
-    def below(self, folder_id: str) -> list[Folder]:
-        """The folders of a folder."""
-        return [one for one in self.folders.values() if one.parent_id == folder_id]
-
-    def delete_folder(self, folder_id: str) -> None:
-        """Delete a folder with its folders, its files, their tokens and its queued uploads."""
-        for one in self.below(folder_id):
-            self.delete_folder(one.folder_id)
-        del self.folders[folder_id]
-        self.files = {file_id: stored for file_id, stored in self.files.items() if stored.folder_id != folder_id}
-        self.tokens = {text: token for text, token in self.tokens.items() if token.file_id in self.files}
+        return [one for one in self.files.values() if one.folder_id == folder_id and one.state == "stored"]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole state as JSON-serializable data."""
         return {
             "requests": dict(self.requests),
             "effects": dict(self.effects),
-            "folders": sorted(one.folder_id for one in self.folders.values() if one.state != TRASH),
+            "folders": sorted(self.folders.keys() - self.trash),
             "files": [
                 {"file_id": one.file_id, "folder_id": one.folder_id, "source": one.source}
-                | {"state": self.shown_states.get(one.state, one.state)}
+                | {"state": "trash" if one.folder_id in self.trash else one.state}
                 for one in self.files.values()
             ],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
