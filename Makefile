@@ -95,7 +95,7 @@ ON_airflow-new := $(NEW)-lineage
 PATHS_airflow-old := $(PATHS_airflow-new) tests/docs/dags_examples tests/docs/guides
 ON_airflow-old := $(OLD)-lineage
 # Airflow 3.0 resumes deferred tasks in a way of its own.
-PATHS_airflow-middle := tests/airflow/waiting
+PATHS_airflow-middle := tests/airflow/waiting tests/airflow/yetishare
 ON_airflow-middle := $(MIDDLE)
 PATHS_lineage := tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
 ON_lineage := $(NEW)-lineage $(OLD)-lineage

@@ -1,7 +1,7 @@
 """Stage a file from a remote URL, download and verify it, load it, and always clean up.
 
-**At its end, this deletes the folder in which all uploads land, those of other DAGs included**: an upload cannot choose its
-folder. Let nothing else upload there while this runs.
+Each run creates a folder, uploads into it, and deletes it. The API document has no call that creates a folder: change
+``create_folder``, and the parameter ``folder_id`` of the upload, to what your service has.
 
 The service fetches the file itself, so Airflow transfers no bytes before `download`. No link is stored anywhere.
 """
@@ -16,11 +16,19 @@ from typing import Any
 
 from airflow.sdk import DAG, ObjectStoragePath, Param, task
 
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadFileOperator,
     RemoteUrlUploadOperator,
 )
+
+
+@task
+def create_folder(name: str) -> str:
+    """CHANGE THIS to the call of your service; returns the new folder's id."""
+    created = CloudStoreHook().request("POST", "/folder/create", {"folder_name": name})
+    return str(created["data"]["folder_id"])
 
 
 @task
@@ -47,7 +55,6 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     tags=["cloudstore", "example"],
     doc_md=__doc__,
-    max_active_runs=1,  # the run that ended first would delete the files of the others
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
         # Filled in when you trigger a run, or here.
@@ -58,14 +65,10 @@ with DAG(
             type="string",
             description="where the file is downloaded to: s3://connection@bucket/prefix, or a folder that all workers see",
         ),
-        "staging_folder_id": Param(
-            os.environ.get("EXAMPLE_STAGING_FOLDER"),
-            type="string",
-            description="where all uploads land: it is deleted at the end, with every file in it",
-        ),
     },
 ) as dag:
-    upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}")
+    folder_id = create_folder("{{ dag.dag_id }} {{ run_id }}")
+    upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}", parameters={"folder_id": folder_id})
     # An upload is only queued. This waits in the triggerer, without a worker slot, and then downloads on a worker.
     download = DownloadFileOperator(
         task_id="download",
@@ -77,9 +80,9 @@ with DAG(
         timeout=600,
         deferrable=True,
     )
-    # A teardown runs even if an earlier task failed. The folder may be gone already if you cleared the run: ignore_missing.
-    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id="{{ params.staging_folder_id }}", ignore_missing=True)
+    # A teardown runs even if an earlier task failed. The folder may be gone already if you cleared the task: ignore_missing.
+    clean_up = DeleteFolderOperator(task_id="clean_up", folder_id=folder_id, ignore_missing=True)
 
     loaded = load(download.output)
-    upload >> download >> loaded >> clean_up.as_teardown(setups=upload)
+    upload >> download >> loaded >> clean_up.as_teardown(setups=folder_id)
     [loaded, clean_up] >> finished()

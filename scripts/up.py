@@ -24,8 +24,7 @@ WELCOMING = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
 }
-TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger;
-          it deletes the folder of all uploads at its end
+TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger
 your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
 
 
@@ -106,7 +105,6 @@ def example_inputs(emulator: Emulator, folder: Path) -> dict[str, str]:
         "EXAMPLE_FILE_ID": emulator.put_file(b"a file to share", "f123", "shared"),
         "EXAMPLE_MANIFEST": str(manifest),
         "EXAMPLE_RECEIPTS": str(folder / "receipts"),
-        "EXAMPLE_STAGING_FOLDER": "staging",  # where the emulator stores uploads
     }
 
 

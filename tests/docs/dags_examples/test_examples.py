@@ -62,12 +62,15 @@ def test_it_has_no_default_that_a_service_may_know(file: Path) -> None:
 def test_staged_etl_moves_the_bytes_and_always_cleans_up(emulator: Emulator, tmp_path: Path, is_expected: bool) -> None:
     content = os.urandom(1_500_000)
     sha256 = hashlib.sha256(content).hexdigest() if is_expected else "0" * 64
-    conf = {"expected_sha256": sha256, "target_folder": str(tmp_path), "staging_folder_id": "staging"}
+    conf = {"expected_sha256": sha256, "target_folder": str(tmp_path)}
+    emulator.put_file(b"of another DAG", "theirs")
     run = run_dag(example(ROOT / "dags_examples" / "staged_etl.py")["dag"], {"source_url": emulator.serve(content), **conf})
     assert run.state == ("success" if is_expected else "failed"), str(run)
     assert (run.tasks["download"], run.tasks["clean_up"]) == (run.state, "success")
     assert run.values["load"] == ({"bytes": len(content), "sha256": sha256} if is_expected else None)
-    assert list(tmp_path.iterdir()) == emulator.state()["files"] == emulator.state()["folders"] == []
+    assert list(tmp_path.iterdir()) == []
+    state = emulator.state()
+    assert ([one["file_id"] for one in state["files"]], state["folders"]) == (["theirs"], ["staging"])
 
 
 def test_share_link_shows_no_token_in_rendered_fields(emulator: Emulator) -> None:

@@ -80,24 +80,24 @@ def test_many_calls_in_one_task(emulator: Emulator) -> None:
         ("link", {"wait": "failed", "clean_up": "success", "finished": "upstream_failed"}),
         ("download", {"use": "failed", "clean_up": "success", "finished": "upstream_failed"}),
         ("delete", {"use": "success", "clean_up": "failed"}),
-        ("upload", {"clean_up": "upstream_failed"}),
+        ("upload", {"upload": "failed", "clean_up": "success", "finished": "upstream_failed"}),
+        ("other", {"create_folder": "failed", "clean_up": "upstream_failed"}),
         ("", {"use": "success", "clean_up": "success", "finished": "success"}),
     ],
 )
-def test_stage_use_clean_up_fails_if_anything_failed_and_deletes_what_was_uploaded(
+def test_stage_use_clean_up_fails_if_anything_failed_and_deletes_the_runs_own_folder(
     emulator: Emulator, refused: str, tasks: dict[str, str]
 ) -> None:
     if refused:
         emulator.fault("status", status=400, operation=refused, times=0)
-    dag = dag_of("stage-and-clean-up.md-0")
-    assert dag.max_active_runs == 1
-    run = run_dag(dag, {"source_url": emulator.serve(b"x" * 1000)})
+    emulator.put_file(b"of another DAG", "theirs")
+    run = run_dag(dag_of("stage-and-clean-up.md-0"), {"source_url": emulator.serve(b"x" * 1000)})
     assert (run.state, run.tasks) == ("failed" if refused else "success", run.tasks | tasks)
     assert run.values["use"] == (1000 if tasks.get("use") == "success" else None)
     state = emulator.state()
-    assert ("delete" in state["requests"]) == (refused != "upload")
-    assert not state["files"] or refused == "delete"
-    assert (state["folders"] == []) == (refused not in ("upload", "delete"))
+    assert ("delete" in state["requests"]) == (refused != "other")
+    assert ([one["file_id"] for one in state["files"]] == ["theirs"]) == (refused != "delete")
+    assert (state["folders"] == ["staging"]) == (refused != "delete")
 
 
 def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_deleted(emulator: Emulator) -> None:
@@ -114,10 +114,9 @@ def test_one_task_collects_the_links_of_mapped_uploads_before_the_folder_is_dele
 def test_the_folder_of_mapped_uploads_is_deleted_whatever_happened(emulator: Emulator, refused: int) -> None:
     urls = [emulator.serve(b"x", str(number)) for number in range(2)]
     emulator.fault("status", status=400, operation="upload", times=refused)
-    emulator.make_folder("staging")
     run = run_dag(dag_of("stage-and-clean-up.md-1"), {"source_urls": urls})
     assert (run.state, run.tasks["clean_up"], run.tasks["finished"]) == ("failed", "success", "upstream_failed"), str(run)
-    assert emulator.state()["folders"] == []
+    assert (emulator.state()["folders"], emulator.state()["files"]) == (["staging"], [])
 
 
 def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
@@ -162,3 +161,35 @@ def test_the_samples_of_test_your_dag_pass_from_an_empty_folder(tmp_path: Path) 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert "4 passed" in done.stdout, done.stdout[-5000:] + done.stderr
+
+
+on_yetishare = pytest.mark.parametrize("cloudstore_emulator", ["yetishare"], indirect=True)
+
+
+@on_yetishare
+def test_a_run_on_a_yetishare_site_uses_what_it_uploaded_and_deletes_its_own_folder(emulator: Emulator) -> None:
+    emulator.put_file(b"of another run", "other", "theirs")
+    urls = [emulator.serve(b"x" * number, f"{number}.csv") for number in (1, 10, 100)]
+    run = succeed(dag_of("stage-on-yetishare.md-0"), {"source_urls": urls})
+    assert run.values["use"] == 111
+    state = emulator.state()
+    folder_id = str(run.values["create_folder"])
+    states = {one["folder_id"]: one["state"] for one in state["files"]}
+    assert (states, state["folders"]) == ({folder_id: "trash", "theirs": "complete"}, ["theirs"])
+
+
+@on_yetishare
+@pytest.mark.parametrize(
+    ("refused", "tasks"),
+    [
+        ("other", {"create_folder": "failed", "clean_up": "upstream_failed"}),
+        ("upload", {"upload[0]": "failed", "clean_up": "success", "finished": "upstream_failed"}),
+        ("link", {"use": "failed", "clean_up": "success", "finished": "upstream_failed"}),
+        ("delete", {"use": "success", "clean_up": "failed", "finished": "upstream_failed"}),
+    ],
+)
+def test_a_run_on_a_yetishare_site_fails_if_anything_failed(emulator: Emulator, refused: str, tasks: dict[str, str]) -> None:
+    emulator.fault("status", status=400, operation=refused, times=0)
+    run = run_dag(dag_of("stage-on-yetishare.md-0"), {"source_urls": [emulator.serve(b"x")]})
+    assert (run.state, run.tasks) == ("failed", run.tasks | tasks), str(run)
+    assert (emulator.state()["folders"] == []) == (refused != "delete")
