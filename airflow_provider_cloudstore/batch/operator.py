@@ -56,7 +56,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         urls: Sequence[Any] | PathLike[str] | ObjectStoragePath | str | XComArg,
         receipts: PathLike[str] | ObjectStoragePath | str | None,
         url_column: str = "url",
-        parameters: Mapping[str, str] | XComArg | None = None,
+        parameters: Mapping[str, Any] | XComArg | None = None,
         max_concurrency: int = 16,
         requests_per_second: float | None = None,
         max_consecutive_failures: int | None = 100,

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER
 
 @dataclass
 class ApiV2(Service):
-    """Sections 4.1 to 4.3 of the document, and two calls that it does not have, for ``hook.request``."""
+    """Sections 4.1 to 4.3 of the document, and three calls that it does not have, for ``hook.request``."""
 
     api = "/cloud/api/v2"
 
@@ -27,6 +27,7 @@ class ApiV2(Service):
             ("POST", "/file/url_upload_add", "upload", self._upload),
             ("GET", "/file/download", "link", self._link),
             ("POST", "/file/rename", "other", self._rename),
+            ("POST", "/folder/create", "other", self._create),
             ("GET", "/folder/list", "other", self._list),
         ]
 
@@ -61,6 +62,9 @@ class ApiV2(Service):
         name, stored = self.need(given, "name"), self.file(given)
         stored.name = name
         return {"data": {"file_id": stored.file_id, "name": name}}
+
+    def _create(self, request: web.Request, given: Given) -> dict[str, Any]:
+        return {"data": {"folder_id": self.store.put_folder(name=self.need(given, "folder_name"))}}
 
     def _list(self, request: web.Request, given: Given) -> dict[str, Any]:
         files = self.store.files_in(self.folder(given))

@@ -91,7 +91,7 @@ class Store:
 
     def create_token(self, file_id: str) -> Token:
         """Create a token for a stored file."""
-        token = Token(secrets.token_hex(32), file_id, pendulum.now("UTC").add(seconds=self.token_ttl))
+        token = Token(secrets.token_urlsafe(32), file_id, pendulum.now("UTC").add(seconds=self.token_ttl))
         self.tokens[token.token] = token
         return token
 

@@ -78,7 +78,9 @@ class YetiShare(Service):
         return {"data": {"access_token": self.access_token, "account_id": ACCOUNT_ID}}
 
     def _delete(self, request: web.Request, given: Given) -> dict[str, Any]:
-        self.store.trash.add(self.folder(given))
+        if given.get("folder_id") not in self.store.folders:
+            raise web.HTTPNotFound(reason="Failed deleting the folder.")
+        self.store.trash.add(given["folder_id"])
         return {"response": "Folder successfully set as deleted."}
 
     def _upload(self, request: web.Request, given: Given) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class RemoteUrlUploadOperator(RedactingOperator):
         self,
         *,
         url: str | XComArg,
-        parameters: Mapping[str, str] | XComArg | None = None,
+        parameters: Mapping[str, Any] | XComArg | None = None,
         retry_unknown_outcome: bool = False,
         wait_for_file: bool = False,
         poll_interval: float | timedelta = 10.0,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.exceptions import (
+    AuthenticationError,
+    BadRequestError,
+    CloudStoreError,
+    ConfigurationError,
+    PermissionDeniedError,
+    ServiceError,
+)
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation, Reading
@@ -14,6 +21,7 @@ from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 from airflow_provider_cloudstore.protocol.services import KEY_NAMES, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 
+_REFUSALS = (AuthenticationError, PermissionDeniedError, ServiceError)
 _TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("data.account_id|account_id")
 
 
@@ -57,7 +65,8 @@ class Authorize(Operation[Authorization]):
     ) -> Authorization | CloudStoreError:
         """As every operation, but refused keys are permanent: an account that refuses them too often may lock itself."""
         ended = super().interpret(outcome, settings, attempts)
-        if not isinstance(ended, CloudStoreError) or ended.retried or ended.may_have_effect:
+        is_refusal = isinstance(ended, _REFUSALS) or (isinstance(ended, BadRequestError) and ended.message)
+        if not (isinstance(ended, CloudStoreError) and is_refusal):
             return ended
         return ConfigurationError(
             f"the service gave no access token for the login and the password of connection '{settings.conn_id}': {ended.reason}",

@@ -61,9 +61,7 @@ MEANINGS: dict[Signal, Meaning] = {
     Signal.STATED_ERROR: Meaning(exceptions.ServiceError, says="{}, but the service reports an error"),
     Signal.OTHER_ERROR: Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates"),
     Signal.NOT_A_RESPONSE: Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True),
-    Signal.NO_RESULT: Meaning(
-        exceptions.InvalidResponseError, says="{}, but the response contains no download token", names_address=True
-    ),
+    Signal.NO_RESULT: Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True),
     Signal.NOT_YET: Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet"),
     Signal.NO_FILE_ID: Meaning(
         exceptions.TransientServiceError,

@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 MAX_MESSAGE_LENGTH = 300
+_RIVALS = (
+    "Each token ends the earlier ones of its account, so another task has probably asked for one. Run fewer of these tasks side "
+    "by side, for example with an Airflow pool."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,9 @@ class Operation(ABC, Generic[T]):
         meaning = failures.MEANINGS[signal]
         kind = failures.error_of(signal, idempotent=self.idempotent, opted_in=self._opted_in, in_doubt=attempts.in_doubt)
         reason, is_meant = meaning.says.format(reason), kind in (meaning.error, meaning.once)
+        wait = meaning.wait if is_meant else None
+        if signal is Signal.TOKEN_REFUSED and settings.keys:
+            advice, wait = _RIVALS, "tolerates"
         if meaning.names_address:
             named = f"connection '{settings.conn_id}' " if settings.conn_id else ""
             reason += f" ({named}at {settings.route})"
@@ -223,7 +230,7 @@ class Operation(ABC, Generic[T]):
             retry_after=pause,
             message=message,
             advice=((advice or meaning.advice) if is_meant else "") or self.advice.get(kind, ""),
-            wait=meaning.wait if is_meant else None,
+            wait=wait,
         )
 
 

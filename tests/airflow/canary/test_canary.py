@@ -90,7 +90,7 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr("secrets.token_urlsafe", lambda size: DOWNLOAD_TOKEN)
-        patch.setattr("airflow_provider_cloudstore.emulator.yetishare._random", lambda length=64: KEY.ljust(length, "x"))
+        patch.setattr("secrets.token_hex", lambda size: KEY)
         site = stack.enter_context(Emulator(service="yetishare"))
         site.call(lambda service: vars(service).update(key1=LOGIN, key2=KEY))
         site.put_file(b"hello", "f1", "kept")

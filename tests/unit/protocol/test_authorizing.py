@@ -49,7 +49,7 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
     assert not [word for word in ("t0ken", "158642", KEY_1, KEY_2) if word in repr(own)]
 
 
-@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(404), response(200, {"_status": "success"})])
+@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(403), response(400, REFUSED)])
 def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
     own = site()
     error: Any = Authorize(own).interpret(answer, own)
@@ -59,9 +59,19 @@ def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
     assert not [key for key in (KEY_1, KEY_2) if key in str(error)]
 
 
-def test_a_service_that_fails_is_asked_again_for_a_token() -> None:
+@pytest.mark.parametrize(
+    "answer", [response(500), response(404), response(302), response(200, b"<html>maintenance"), response(200), response(405)]
+)
+def test_what_says_nothing_of_the_keys_is_no_refusal_of_them(answer: Any) -> None:
     own = site()
-    assert type(Authorize(own).interpret(response(500), own)) is exceptions.TransientServiceError
+    assert not isinstance(Authorize(own).interpret(answer, own), exceptions.ConfigurationError)
+
+
+def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says_what_helps() -> None:
+    for own, wait in ((site().authorized(Secret("t0ken"), "1"), "tolerates"), (site(login=None), "ends")):
+        error: Any = CreateDownloadLink(own, "f1").interpret(response(401), own)
+        assert error.wait == wait
+        assert ("another task" in error.what_to_do) is (wait == "tolerates")
 
 
 def test_a_refused_token_is_replaced_three_times_with_keys_and_once_without() -> None:
