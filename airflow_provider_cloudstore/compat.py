@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.execution_time.xcom import XCom
-    from airflow.sdk.observability.stats import Stats
     from airflow.triggers.base import BaseTrigger, TriggerEvent
     from openlineage.client.event_v2 import Dataset
 else:
@@ -84,7 +83,6 @@ else:
         "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
         "RetryDecision": "airflow.sdk.RetryDecision",
         "RetryPolicy": "airflow.sdk.RetryPolicy",
-        "Stats": "airflow.sdk.observability.stats.Stats" if _AIRFLOW >= (3, 2) else "airflow.stats.Stats",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",
         "XCom": "airflow.sdk.execution_time.xcom.XCom" if _AIRFLOW >= (3,) else "airflow.models.xcom.XCom",
     }

@@ -62,8 +62,6 @@ class CloudStoreError(AirflowException):
     """Whether the call itself makes another attempt, within its attempts and its time."""
     default_wait: ClassVar[Wait] = "ends"
     """What a wait for a file does after it."""
-    metric: ClassVar[str] = "error"
-    """The outcome of the request in metrics. A class may be renamed, this name may not."""
     hint: ClassVar[str] = ""
     """What to do about it."""
     hints: ClassVar[Mapping[str, str]] = {}
@@ -140,7 +138,6 @@ class ServiceUnreachableError(CloudStoreError):
     sent = False
     retried = True
     default_wait = "goes on"
-    metric = "unreachable"
     hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
@@ -149,7 +146,6 @@ class RateLimitError(CloudStoreError):
 
     retried = True
     default_wait = "goes on"
-    metric = "rate_limited"
     hint = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
 
 
@@ -159,7 +155,6 @@ class TransientServiceError(CloudStoreError):
     may_have_effect = True
     retried = True
     default_wait = "goes on"
-    metric = "server_failure"
     hint = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
@@ -167,7 +162,6 @@ class OutcomeUnknownError(PermanentError):
     """An upload may or may not have been queued. It is not resent unless the caller opted in."""
 
     may_have_effect = True
-    metric = "outcome_unknown"
     hint = (
         "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task to "
         "send it again. If a second copy does no harm, set retry_unknown_outcome=True."
@@ -178,7 +172,6 @@ class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
     default_wait = "goes on"
-    metric = "service_error"
     hint = (
         "The service reported this error itself. If it is a success, set extra 'success_when'; if the token was refused, set "
         "extra 'token_refused_pattern'."
@@ -189,7 +182,6 @@ class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
 
     default_wait = "tolerates"
-    metric = "invalid_response"
     hint = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
@@ -197,7 +189,6 @@ class RequestRejectedError(CloudStoreError):
     """HTTP 4xx, and nobody knows whether the same request would be rejected again: Airflow's retries apply."""
 
     default_wait: ClassVar[Wait] = "tolerates"
-    metric = "rejected"
     hint = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 
@@ -211,7 +202,6 @@ class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may yet arrive."""
 
     default_wait = "goes on"
-    metric = "not_found"
     hint = f"Check the id, and {BASE_URL_ADVICE}"
 
 
@@ -228,7 +218,6 @@ class AuthenticationError(RequestRejectedError):
     """
 
     default_wait = "ends"
-    metric = "unauthorized"
     hint = (
         "Set the connection's password to a valid access token. It was read once more, and no newer token works; Airflow's "
         "retries read it again."

@@ -67,7 +67,7 @@ with DAG(
         ),
     },
 ) as dag:
-    folder_id: Any = create_folder("{{ dag.dag_id }} {{ run_id }}")
+    folder_id: Any = create_folder("{{ dag.dag_id }} {{ run_id }}")  # what a task returns: to type checkers, no text
     upload = RemoteUrlUploadOperator(task_id="upload", url="{{ params.source_url }}", parameters={"folder_id": folder_id})
     # An upload is only queued. This waits in the triggerer, without a worker slot, and then downloads on a worker.
     download = DownloadFileOperator(

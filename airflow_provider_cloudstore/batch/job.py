@@ -17,7 +17,6 @@ from airflow_provider_cloudstore.batch.manifest import Manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts, Status, read_part
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
-from airflow_provider_cloudstore.protocol.operations import OnAttempt, ignore
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -33,7 +32,7 @@ _PROGRESS_INTERVAL = 5.0
 
 
 @asynccontextmanager
-async def connect(settings: Settings, reload: Any, limit: int, on_attempt: OnAttempt) -> AsyncIterator[AsyncClient]:
+async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
     from airflow_provider_cloudstore.clients.asynchronous import (  # aiohttp: after the owner file is written
         AsyncClient,
@@ -41,7 +40,7 @@ async def connect(settings: Settings, reload: Any, limit: int, on_attempt: OnAtt
     )
 
     async with shared_session(settings, limit) as session:
-        yield AsyncClient(settings, reload, session, on_attempt)
+        yield AsyncClient(settings, reload, session)
 
 
 @dataclass(eq=False, repr=False)
@@ -61,8 +60,7 @@ class Job:
     _: KW_ONLY
     killed: Callable[[], bool] = lambda: False
     time_limit: float = math.inf
-    on_attempt: OnAttempt = ignore
-    connect: Callable[[Settings, Any, int, OnAttempt], AbstractAsyncContextManager[AsyncClient]] = connect
+    connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = clock
     in_thread: InThread = in_daemon_thread
 
@@ -115,7 +113,7 @@ class Job:
         log.info("%s; receipts: %s", ledger.starting_line, receipts.folder.location if receipts else "none")
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
-        async with self.connect(settings, self._reload, self.options.max_concurrency, self.on_attempt) as client:
+        async with self.connect(settings, self._reload, self.options.max_concurrency) as client:
             sender = Sender(client, throttle, ledger, manifest(), self.options)
             await self._send(sender, lease, throttle, asyncio.create_task(_log_progress(ledger)))
         return throttle.error

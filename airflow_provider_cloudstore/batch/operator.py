@@ -137,7 +137,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sender import Options
         from airflow_provider_cloudstore.hooks.time_budget import time_left
-        from airflow_provider_cloudstore.metrics import count_request
 
         return Job(
             self._read,
@@ -152,7 +151,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
             open_receipts(self.receipts, context) if self._has_receipts else None,
             killed=lambda: bool(self._killed),
             time_limit=max(0.1, time_left() - _TIME_TO_END),
-            on_attempt=count_request,
         )
 
     def _read(self) -> Manifest:

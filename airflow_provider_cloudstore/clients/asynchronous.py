@@ -23,7 +23,7 @@ from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.failures import connect_refused
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import OnAttempt, Operation, ignore
+from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -45,12 +45,10 @@ class AsyncClient:
         settings: Settings,
         reload: Callable[[Secret], Awaitable[Settings]],
         session: Session,
-        on_attempt: OnAttempt = ignore,
     ) -> None:
         self.settings = settings
         self._reload = reload
         self._session = session
-        self._on_attempt = on_attempt
 
     async def perform(
         self,
@@ -84,9 +82,7 @@ class AsyncClient:
         :param time_left: maximum seconds, if the connection's timeout is not shorter.
         """
         async with self._session.slots:
-            outcome = operation.interpret(await self.send(operation.request(settings), time_left), settings, attempts)
-        self._on_attempt(operation, outcome)
-        return outcome
+            return operation.interpret(await self.send(operation.request(settings), time_left), settings, attempts)
 
     async def has_new_token(self, refused: Settings) -> bool:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""

@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import OnAttempt, Operation, ignore
+from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -36,14 +36,12 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
     :param reload: reads the settings again after the service has refused the token, which it gets; or before there is one.
-    :param on_attempt: is told how each attempt ended: the operation, and the result or the error.
     :ivar settings: the connection as last read.
     """
 
-    def __init__(self, settings: Settings, reload: Callable[[Secret], Settings], on_attempt: OnAttempt = ignore) -> None:
+    def __init__(self, settings: Settings, reload: Callable[[Secret], Settings]) -> None:
         self.settings = settings
         self._reload = reload
-        self._on_attempt = on_attempt
         self._session: requests.Session | None = None
         self._process = 0
 
@@ -83,7 +81,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
-            self._on_attempt(operation, outcome)
             if not isinstance(outcome, CloudStoreError):
                 return outcome
             pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic())

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, shared_connection
-from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -66,7 +65,7 @@ class CloudStoreAsyncHook(BaseHook):
             # An earlier session stays open: it may still have requests in flight.
             session = await self._sessions.enter_async_context(shared_session(settings))
             self._settings = settings
-            self._client = AsyncClient(settings, self._connection.after_rejection, session, count_request)
+            self._client = AsyncClient(settings, self._connection.after_rejection, session)
         return settings
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:

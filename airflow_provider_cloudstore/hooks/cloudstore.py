@@ -13,7 +13,6 @@ from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.hooks.tokens import with_token
-from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -99,7 +98,7 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self.settings, self.read_settings, count_request)
+            self._client = BlockingClient(self.settings, self.read_settings)
         return self._client
 
     @property

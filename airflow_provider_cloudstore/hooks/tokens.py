@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.metrics import count_request
 from airflow_provider_cloudstore.protocol.authorizing import Authorization, Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -56,7 +55,7 @@ def _authorize(settings: Settings, account: _Account) -> Authorization:
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
     try:
-        with BlockingClient(settings, lambda _: settings, count_request) as client:
+        with BlockingClient(settings, lambda _: settings) as client:
             return client.perform(Authorize(settings), budget=time_budget())
     except ConfigurationError as refusal:
         account.refusal, account.refused_at = refusal, time.monotonic()

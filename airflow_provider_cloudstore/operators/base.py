@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow_provider_cloudstore.compat import BaseOperator
 
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 # In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
 # alone that is none.
 _TEXT = "?"
-# What users of Airflow's sensors, and of other providers, may write, and the argument that it is here.
-_SISTERS = {
-    "poke_interval": "poll_interval",
-    "poll_interval": "poke_interval",
-    "conn_id": "cloudstore_conn_id",
-}
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +32,13 @@ class CloudStoreOperator(BaseOperator):
     cloudstore_conn_id: str
     _lineage: Lineage | None = None
     """What the task read and wrote; None if it reports nothing."""
+    _misnamed: ClassVar[Mapping[str, str]] = {"conn_id": "cloudstore_conn_id"}
+    """Arguments of sensors and of other providers, and those that are meant here."""
 
     def __init__(self, **kwargs: Any) -> None:
-        if misnamed := [name for name in _SISTERS if name in kwargs]:
-            constructors = [vars(owner)["__init__"] for owner in type(self).__mro__ if "__init__" in vars(owner)]
-            known = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
-            for name in misnamed:
-                if name not in known and _SISTERS[name] in known:
-                    raise TypeError(f"{type(self).__name__} has no argument '{name}'. Use '{_SISTERS[name]}'")
+        for name, meant in self._misnamed.items():
+            if name in kwargs:
+                raise TypeError(f"{type(self).__name__} has no argument '{name}'. Use '{meant}'")
         super().__init__(**kwargs)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
 from airflow_provider_cloudstore.operators.links import FileLink, attach_file_id, push_file_page
-from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, validate_event, wait_for
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, MISNAMED, validate_event, wait_for
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class RemoteUrlUploadOperator(RedactingOperator):
     template_fields: Sequence[str] = ("url", "parameters", "cloudstore_conn_id")
     operator_extra_links = (FileLink(),)
     ui_color = "#d0e4f6"
+    _misnamed: ClassVar = MISNAMED
 
     def __init__(
         self,

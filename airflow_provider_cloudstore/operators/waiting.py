@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
@@ -26,8 +26,13 @@ DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=F
 """Whether a wait that does not say so is deferrable."""
 
 
+MISNAMED = {"conn_id": "cloudstore_conn_id", "poke_interval": "poll_interval"}
+
+
 class LinkOperator(CloudStoreOperator):
     """Base of the operators that use a download link, and can wait for the file first."""
+
+    _misnamed: ClassVar = MISNAMED
 
     def __init__(
         self,

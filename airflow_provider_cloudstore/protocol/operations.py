@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
@@ -101,11 +101,6 @@ class Operation(ABC, Generic[T]):
             raise replace(error, operation=self.name) from None
         self.secrets = tuple(secret for one in self.parameters for secret in one.secrets(self.arguments[one.name]))
         """The credentials in its arguments."""
-
-    @property
-    def metric(self) -> str:
-        """Its name in metrics."""
-        return self.name.replace(" ", "_")
 
     @property
     def subject(self) -> str:
@@ -232,14 +227,6 @@ class Operation(ABC, Generic[T]):
             advice=((advice or meaning.advice) if is_meant else "") or self.advice.get(kind, ""),
             wait=wait,
         )
-
-
-OnAttempt = Callable[[Operation[Any], Any], None]
-"""Is told how each attempt of an operation ended: the result or the error."""
-
-
-def ignore(operation: Operation[Any], outcome: Any) -> None:
-    """An :data:`OnAttempt` that does nothing."""
 
 
 def _encode(value: str) -> str:

@@ -56,11 +56,6 @@ class OtherCall(Operation[Json]):
         self.parameters = other_parameters(parameters, self.name)
         super().__init__(settings, *parameters.values())
 
-    @property
-    def metric(self) -> str:
-        """Its name in metrics, whatever the path: dashboards need a fixed number of names."""
-        return self.key
-
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
         """The first parameter for messages; empty without parameters."""
         return super().redacted(secrets) if self.parameters else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, AirflowSkipException, BaseSensorOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
@@ -43,6 +43,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     operator_extra_links = (FileLink(),)
     ui_color = "#f5ecc8"
+    _misnamed: ClassVar = {"conn_id": "cloudstore_conn_id", "poll_interval": "poke_interval"}
     _wait: FileWait | None = None
     _hook: CloudStoreHook | None = None
     """That of all polls of a try: it reads the connection once, and again when the token is refused."""

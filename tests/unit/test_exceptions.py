@@ -44,7 +44,7 @@ def test_a_users_own_class_inherits_what_its_parent_declares() -> None:
         """Of a user."""
 
     error = QuotaError("over quota", **DATA)
-    assert (error.retried, error.metric, QuotaError("x").wait) == (True, "rate_limited", "goes on")
+    assert (error.retried, QuotaError("x").wait) == (True, "goes on")
     assert type(exceptions.CloudStoreError.from_dict(error.to_dict())) is exceptions.RateLimitError
     assert seen(copy.copy(error)) == seen(error)
 

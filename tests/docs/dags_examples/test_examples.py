@@ -23,15 +23,15 @@ of_each_example = pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: fil
 def click(file: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str = "") -> tuple[DagRunResult, set[str]]:
     """Run an example with the defaults of ``make up``, and return the result and the operations that its service was asked for.
 
-    :param fails: the operation that the service refuses: every download, else only the first request.
+    :param fails: the operation that the service refuses: every download and link, else only the first request.
     """
     with Emulator() as emulator:
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", emulator.connection)
         folder.mkdir()
         for name, value in example_inputs(emulator, folder).items():
             monkeypatch.setenv(name, value)
-        if fails:  # a link is replaced when one download fails
-            emulator.fault("status", status=400, operation=fails, times=0 if fails == "download" else 1)
+        if fails:  # a link is replaced when one download fails, and a wait polls again
+            emulator.fault("status", status=400, operation=fails, times=0 if fails in ("download", "link") else 1)
         run = run_dag(example(file)["dag"])
         return run, set(emulator.state()["requests"])
 

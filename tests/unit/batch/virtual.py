@@ -97,9 +97,9 @@ class Connectable:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def connect(self, own: Any, reload: Any, limit: int, on_attempt: Any) -> AsyncIterator[AsyncClient]:
+    async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
         session: Any = type("Session", (), {"slots": asyncio.Semaphore(limit)})()
-        client = AsyncClient(own, reload, session, on_attempt)
+        client = AsyncClient(own, reload, session)
         client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
 
