@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -167,34 +167,35 @@ class MaskingLimit:
     def __init__(self) -> None:
         self._began: float | None = None
         self._spent = 0.0
-        self._ended = False
+        self._has_warned = False
 
     def mask(self, secrets: Iterable[Secret]) -> None:
         """As :func:`mask`, within the limit."""
-        if self._admits():
-            started = time.monotonic()
-            mask(secrets)
-            self._spent += time.monotonic() - started
+        with self._measured():
+            mask(() if self._is_over() else secrets)
 
     async def amask(self, secrets: Iterable[Secret]) -> None:
         """As :func:`amask`, within the limit."""
-        if self._admits():
-            started = time.monotonic()
-            await amask(secrets)
-            self._spent += time.monotonic() - started
+        with self._measured():
+            await amask(() if self._is_over() else secrets)
 
-    def _admits(self) -> bool:
-        now = time.monotonic()
-        self._began = self._began or now
-        over = self._spent > _MASKING_SECONDS + (now - self._began) / 2
-        if over and not self._ended:
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        started = time.monotonic()
+        self._began = self._began or started
+        yield
+        self._spent += time.monotonic() - started
+
+    def _is_over(self) -> bool:
+        over = self._spent > _MASKING_SECONDS + (time.monotonic() - (self._began or 0)) / 2
+        if over and not self._has_warned:
+            self._has_warned = True
             log.warning(
                 "Airflow's masker has taken %.0f s of this task, because each additional secret slows it down. The links and "
                 "source URLs of some further calls are not masked: do not log or print them",
                 self._spent,
             )
-        self._ended = self._ended or over
-        return not over
+        return over
 
 
 def mask(secrets: Iterable[Secret]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
 from airflow_provider_cloudstore.protocol.secrets import redact_url
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATE_KEY = "cloudstore_upload"
-State = Literal["sending", "queued", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +40,16 @@ class UploadRecord:
     try_number: int
     max_tries: int
     sent_at: str
-    state: State = "sending"
+    state: Literal["sending", "queued", "unknown"] = "sending"
     result: dict[str, Any] | None = None
 
     @classmethod
     def read(cls, stored: Any) -> UploadRecord | None:
         """The record that this or another version has stored, without fields that are not known here; None if unreadable."""
-        names = [field.name for field in fields(cls)]
-        try:
-            record = cls(**{name: stored[name] for name in names if name in stored})
-            numbers, texts = (record.try_number, record.max_tries), [record.digest, record.sent_at]
-            if record.state == "queued":
-                texts += [record.result[name] for name in ("file_id", "url", "requested_at")]  # type: ignore[index]
-        except (TypeError, KeyError):
-            return None
-        is_known = record.state in get_args(State) and (record.state == "queued") is (record.result is not None)
-        typed = all(isinstance(number, int) for number in numbers) and all(isinstance(text, str) for text in texts)
-        return record if is_known and typed else None
+        names = {field.name for field in fields(cls)}
+        with suppress(TypeError, AttributeError):  # it lacks one, or is no dict
+            return cls(**{name: value for name, value in stored.items() if name in names})
+        return None
 
     def settles(self, now: UploadRecord) -> bool:
         """Whether this record, found by a later try, keeps that try from sending.
