@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.batch.lease import InThread, Lease, clock, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
-from airflow_provider_cloudstore.batch.receipts import Receipts, Status, read_part
+from airflow_provider_cloudstore.batch.receipts import Receipts, read_part
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 _KILL_CHECK_INTERVAL = 0.1
 _GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
-_PROGRESS_INTERVAL = 5.0
 
 
 @asynccontextmanager
@@ -115,7 +114,7 @@ class Job:
         throttle = Throttle(lease, self.options.requests_per_second)
         async with self.connect(settings, self._reload, self.options.max_concurrency) as client:
             sender = Sender(client, throttle, ledger, manifest(), self.options)
-            await self._send(sender, lease, throttle, asyncio.create_task(_log_progress(ledger)))
+            await self._send(sender, lease, throttle)
         return throttle.error
 
     async def _reload(self, refused: Secret) -> Settings:
@@ -123,7 +122,7 @@ class Job:
         return settings
 
     @staticmethod
-    async def _send(sender: Sender, lease: Lease, throttle: Throttle, reporting: asyncio.Task[None]) -> None:
+    async def _send(sender: Sender, lease: Lease, throttle: Throttle) -> None:
         """Send while the lease is renewed."""
         sending, renewing = asyncio.create_task(sender.run()), asyncio.create_task(lease.renew(throttle.wake))
         try:
@@ -138,22 +137,12 @@ class Job:
             await asyncio.wait({renewing}, timeout=_TIME_TO_SAVE)
             if not renewing.done():
                 log.warning("Could not store the last second of progress")
-            for task in (sending, renewing, reporting):
+            for task in (sending, renewing):
                 task.cancel()
-            await asyncio.wait({sending, renewing, reporting})
+            await asyncio.wait({sending, renewing})
         renewing.result()
         sending.result()
 
 
 def _forget(_: list[str]) -> None:
     """What a batch without memory writes."""
-
-
-async def _log_progress(ledger: Ledger) -> None:
-    """Log the counts every five seconds until cancelled, with the rate of the last five."""
-    counts = ledger.counts
-    while True:
-        await asyncio.sleep(_PROGRESS_INTERVAL)
-        before, counts = counts, ledger.counts
-        rate = (before[Status.UNSENT] - counts[Status.UNSENT]) / _PROGRESS_INTERVAL
-        log.info("%s; %s a second", ledger.describe(counts), f"{rate:,.0f}")

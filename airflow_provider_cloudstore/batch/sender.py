@@ -33,6 +33,7 @@ _MIN_PAUSE = 1.0  # after a 429: a service may ask for no time at all
 _MAX_PAUSE = 300.0  # that a service may ask for, as for a call
 _OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Airflow's retry is the next probe
 _LINES_AT_ONCE = 20  # of each worker
+_LINES_A_MESSAGE = 1_000  # of the log, about the progress
 _TOKEN_REFUSALS = 2  # without a success between; the first may be one of a rotation
 _RIVALS = 20  # the same where other tasks end each other's tokens by asking for one
 
@@ -182,6 +183,8 @@ class Sender:
         for entry in self.entries:
             if entry.line % _LINES_AT_ONCE == 0:  # a kill is noticed while millions are skipped, or have no URL
                 await asyncio.sleep(0)
+            if entry.line % _LINES_A_MESSAGE == 0:
+                log.info("%s", self.ledger.describe(self.ledger.counts))
             if self.ledger.admit(entry):
                 return entry
         return None
