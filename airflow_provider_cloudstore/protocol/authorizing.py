@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from airflow_provider_cloudstore.exceptions import (
-    AuthenticationError,
-    BadRequestError,
-    CloudStoreError,
-    ConfigurationError,
-    PermissionDeniedError,
-    ServiceError,
-)
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation, Reading
@@ -21,7 +15,7 @@ from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 from airflow_provider_cloudstore.protocol.services import KEY_NAMES, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-_REFUSALS = (AuthenticationError, PermissionDeniedError, ServiceError)
+_REFUSALS = (exceptions.AuthenticationError, exceptions.PermissionDeniedError, exceptions.ServiceError)
 _TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("data.account_id|account_id")
 
 
@@ -65,10 +59,10 @@ class Authorize(Operation[Authorization]):
     ) -> Authorization | CloudStoreError:
         """As every operation, but refused keys are permanent: an account that refuses them too often may lock itself."""
         ended = super().interpret(outcome, settings, attempts)
-        is_refusal = isinstance(ended, _REFUSALS) or (isinstance(ended, BadRequestError) and ended.message)
+        is_refusal = isinstance(ended, _REFUSALS) or (isinstance(ended, exceptions.BadRequestError) and ended.message)
         if not (isinstance(ended, CloudStoreError) and is_refusal):
             return ended
-        return ConfigurationError(
+        return exceptions.ConfigurationError(
             f"the service gave no access token for the login and the password of connection '{settings.conn_id}': {ended.reason}",
             operation=self.name,
             status=ended.status,
