@@ -4,7 +4,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,18 +19,19 @@ Doctor = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Doctor:
+def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Doctor]:
     """Runs the program in this process, and returns its exit status and what it printed."""
     monkeypatch.setattr(examination, "_PAUSE", 0.02)
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")  # main sets it for its process
-    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)  # Airflow 2 logs to pytest's output, not to file 1
+    logging.disable(logging.INFO)  # Airflow 2 logs to pytest's output, not to file 1
 
     def run(*arguments: str) -> tuple[int, str, str]:
         with redirected(), pytest.raises(SystemExit) as ended:
             main([*arguments])
         return int(str(ended.value)), *capfd.readouterr()
 
-    return run
+    yield run
+    logging.disable(logging.NOTSET)
 
 
 def test_by_default_it_only_reads(emulator: Emulator, doctor: Doctor) -> None:
