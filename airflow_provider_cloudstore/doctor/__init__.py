@@ -9,8 +9,6 @@ from typing import Any
 
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
-WIDTH = 80
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -39,10 +37,9 @@ class Report:
         for step in self.steps:
             lines += ["", f"{step['request']}: {step['status']}"]
             for path, value, read_as in step["fields"]:
-                mark = f"  <- {read_as}" if read_as else ""
-                lines.append(f"  {path or '(body)'}: {value}"[: WIDTH - len(mark)] + mark)
+                lines.append(f"  {path or '(body)'}: {value}" + (f"  <- {read_as}" if read_as else ""))
             lines += [f"  {text}" for text in [*step["not_found"], f"=> {step['outcome']}"]]
-        return "\n".join("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  ")) for line in lines)
+        return "\n".join("\n".join(textwrap.wrap(line, 80, subsequent_indent="  ")) for line in lines)
 
 
 def diagnose(

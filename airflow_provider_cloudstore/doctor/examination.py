@@ -21,13 +21,14 @@ from airflow_provider_cloudstore.protocol.paths import Paths, leaves_of, plain
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
 from airflow_provider_cloudstore.protocol.signals import words_of
+from airflow_provider_cloudstore.protocol.waiting import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.results import DownloadLink, RemoteUpload
 
 _WANTED = {  # what a task must raise, and the extra that declares it
     "missing file": (exceptions.NotFoundError, "not_found_pattern"),
     "wrong token": (exceptions.AuthenticationError, "token_refused_pattern"),
 }
-_SOUGHT = {"upload": "file_id_path", "link": "token_path"}  # leads to what makes a response a success
+_SOUGHT = {"upload": ["file_id_path"], "link": ["token_path", "download_url_path", "expires_path"]}
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
 _QUERY = re.compile(r"(/[^\s?]*\?)\S+")
 
@@ -78,7 +79,8 @@ class Answer:
         if not self.body.problem:
             read["message_path"] = words_of(self.body, self.settings.service)
             if self.name in _SOUGHT and isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError)):
-                read[_SOUGHT[self.name]] = None
+                paths = {extra: getattr(self.settings.service, extra) for extra in _SOUGHT[self.name]}
+                read |= {extra: None for extra, path in paths.items() if not any(path.values_in(self.body.data))}
         return read
 
     def step(self, known: tuple[Secret, ...]) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Answer:
             same = [extra for extra in places if text and (extra == "expires_path" or read[extra].endswith(text))]
             read_as = ", ".join(extra.removesuffix("_path") for extra in same)
             shown = _QUERY.sub(rf"\1{MASK}", redact_parameters(redact(exceptions.one_line(text), known)))
-            fields.append((redact(exceptions.one_line(path), known), shown[:200], read_as))
+            fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
         not_found = [f"no {extra.removesuffix('_path')}: extra '{extra}' says where it is" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
@@ -118,7 +120,7 @@ def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float
     """Send what was asked for; nothing more once the address or the token is wrong."""
     queueing = None if upload is None else UploadFromUrl(settings, upload)
     link = None if file_id is None else CreateDownloadLink(settings, file_id)
-    settings, ends_at = with_token(settings), 0.0
+    settings, ends_at, inconclusive = with_token(settings), 0.0, 0
     with BlockingClient(settings, lambda _: settings) as client:
         missing = Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
         yield missing
@@ -132,9 +134,10 @@ def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float
             yield queued
             if not queued.error and queued.result.file_id:
                 link, ends_at = CreateDownloadLink(settings, queued.result.file_id), time.monotonic() + wait
-        while link:
+        while link and inconclusive < INCONCLUSIVE_POLLS:
             answer = Answer("link", link, settings, client)
             yield answer
+            inconclusive = inconclusive + 1 if answer.error and answer.error.wait == "tolerates" else 0
             if not answer.error or answer.error.wait == "ends" or time.monotonic() >= ends_at:
                 return
             time.sleep(_PAUSE)

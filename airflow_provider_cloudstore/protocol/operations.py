@@ -307,6 +307,9 @@ class CreateDownloadLink(Operation[DownloadLink]):
             f"{exceptions.InvalidResponseError.hint} "
             "If the service returns the token, or the URL that is one, in an unusual place, set extra 'token_path'."
         ),
+        exceptions.ServiceError: (
+            f"{exceptions.ServiceError.hint} If the file is missing, or not there yet, extra 'not_found_pattern' must match it."
+        ),
         exceptions.NotFoundError: (
             f"{exceptions.NotFoundError.hint} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.doctor import WIDTH, Report, diagnose, examination
+from airflow_provider_cloudstore.doctor import Report, diagnose, examination
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -92,6 +92,7 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
         ({"queued": (200, {"ok": False, "error": "quota"})}, "upload: ServiceError. The service reported this error itself."),
         ({"link": (200, {"ticket": LINK_TOKEN})}, "link: InvalidResponseError. Check that the connection's host"),
         ({"link": (404, {"error": "not yet"})}, "link: NotFoundError. "),
+        ({"link": (200, {"ok": False, "error": "on the way"})}, "link: ServiceError. The service reported this error itself."),
         ({"link": (200, {"token": LINK_TOKEN})}, "link: no URL to download from; extra 'download_url_path' says"),
     ],
 )
@@ -101,6 +102,30 @@ def test_what_tasks_cannot_rely_on_is_a_sentence_with_what_declares_it(
     report = tried(replies, monkeypatch, {"max_attempts": 1})
     assert not report.usable
     assert any(one.startswith(says) for one in report.problems), report.problems
+
+
+@pytest.mark.parametrize(
+    ("link", "says"),
+    [
+        ({"rc": "E09", "why": "courier on the way"}, "or not there yet, extra 'not_found_pattern' must match it"),
+        ({"rc": "OK", "ticket": LINK_TOKEN}, "no token: extra 'token_path' says where it is"),
+    ],
+)
+def test_a_wait_ends_after_three_answers_that_would_end_the_one_of_a_task(
+    link: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connected_to(OWN | {"link": (200, link)}, monkeypatch, **OWN_EXTRAS) as answered:
+        report = diagnose(upload=SOURCE)
+    assert not report.usable
+    assert answered == ["file", "queued", "link", "link", "link"]
+    assert says in " ".join(str(report).split())
+
+
+def test_a_long_value_is_shown_whole_in_lines_of_80_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = " ".join(f"word{number}" for number in range(24))
+    text = str(tried({"file": (404, {"message": said})}, monkeypatch))
+    assert f"message: {said} <- message" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
@@ -166,7 +191,7 @@ def test_no_secret_is_in_the_text_the_data_or_the_log(
 
 def test_the_text_has_80_columns_and_a_value_200_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     report = tried({"queued": (200, {"file_id": "f1a", "much": "word " * 100, "k" * 90: 1})}, monkeypatch)
-    assert max(map(len, str(report).splitlines())) <= WIDTH
+    assert max(map(len, str(report).splitlines())) <= 80
     assert len(fields_of(report, "upload")["much"][0]) == 200
 
 
