@@ -29,6 +29,13 @@ def emulator() -> Iterator[Emulator]:
 
 
 @pytest.fixture
+def empty() -> Iterator[Emulator]:
+    """A host without files, which says so with HTTP 404."""
+    with Emulator() as running:
+        yield running
+
+
+@pytest.fixture
 def airflow(emulator: Emulator, tmp_path: Path) -> Iterator[RealAirflow]:
     dags = tmp_path / "dags"
     dags.mkdir()
@@ -43,10 +50,12 @@ def airflow(emulator: Emulator, tmp_path: Path) -> Iterator[RealAirflow]:
         yield running
 
 
-def test_a_run_deletes_its_own_folder_although_one_of_five_files_never_arrives(airflow: RealAirflow, emulator: Emulator) -> None:
+def test_a_run_deletes_its_own_folder_although_one_of_five_files_never_arrives(
+    airflow: RealAirflow, emulator: Emulator, empty: Emulator
+) -> None:
     emulator.put_file(b"of another run", "theirs", "another-run")
     urls = [emulator.serve(b"x", f"{number}.csv") for number in range(4)]
-    run_id = airflow.trigger(DAG, source_urls=[*urls, f"{emulator.url}/api/v2/gone.csv"])  # HTTP 404
+    run_id = airflow.trigger(DAG, source_urls=[*urls, f"{empty.url}/gone.csv"])  # HTTP 404
     states = airflow.finish(run_id)
     ended = {task_id: state for (task_id, _), state in states.items()}
     assert [states["upload", number] for number in range(5)] == ["success"] * 5

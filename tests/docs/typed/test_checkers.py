@@ -30,7 +30,7 @@ AIRFLOWS_OWN = {
     "reportMissingTypeStubs": r'Stub file not found for "airflow\.',
     # The second is a mapped operator's output.
     "reportArgumentType": r'parameter "params" of type "ParamsDict"|^Argument of type "(object \| Any|XComArg)"',
-    "reportUnknownMemberType": r'^Type of "(expand|open|read|readline|decode|short_circuit|test)" is partially unknown',
+    "reportUnknownMemberType": r'^Type of "(expand|open|read|readline|decode|sensor|short_circuit|test)" is partially unknown',
     # What ObjectStoragePath.open() returns is an object to checkers.
     "reportUnknownArgumentType": r'Argument type is ("Unknown \| Any"|unknown\s+Argument corresponds to parameter "links")',
     "reportAttributeAccessIssue": r'attribute "decode" for class "object"',
