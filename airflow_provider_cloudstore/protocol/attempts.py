@@ -74,7 +74,7 @@ def pause_before_retry(
     what = f"{error.operation} '{error.subject}'"
     if attempts.needs_token(error):
         on_retry(f"{what}: the service refused the access token; looking for a new one")
-        return random.uniform(0, attempts.renewed)  # another task may be asking for one, which ends this one's
+        return random.uniform(0, 3**attempts.renewed - 1)  # another task may be asking for one, which ends this one's
     if not error.retried or attempts.exhausted:
         return None
     pause = error.retry_after

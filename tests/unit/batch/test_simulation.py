@@ -232,7 +232,7 @@ def play(world: World, seed: int) -> None:
             process.finish()
             process.close()
             away = process.error or (process.report and process.report.error)
-            interruptions += getattr(away, "cause", "") == "store"
+            interruptions += getattr(away, "ended_by", "") == "store"
             check_counts(world, process.report, seed)
         now = process.loop.now + 1
         report = process.report
