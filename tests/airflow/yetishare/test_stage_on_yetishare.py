@@ -70,5 +70,5 @@ def test_a_run_deletes_its_own_folder_although_one_of_five_files_never_arrives(
     assert files == [*((f"{number}.csv", "trash") for number in range(4)), ("gone.csv", "trash")]
     assert len({one["folder_id"] for one in state["files"]}) == 2
     assert state["folders"] == ["another-run"]
-    assert [one["state"] for one in state["files"] if one["file_id"] == "theirs"] == ["complete"]
+    assert [one["state"] for one in state["files"] if one["file_id"] == "theirs"] == ["stored"]
     assert (state["effects"]["upload"], state["effects"]["delete"]) == (5, 1)

@@ -175,7 +175,7 @@ def test_a_run_on_a_yetishare_site_uses_what_it_uploaded_and_deletes_its_own_fol
     state = emulator.state()
     folder_id = str(run.values["create_folder"])
     states = {one["folder_id"]: one["state"] for one in state["files"]}
-    assert (states, state["folders"]) == ({folder_id: "trash", "theirs": "complete"}, ["theirs"])
+    assert (states, state["folders"]) == ({folder_id: "trash", "theirs": "stored"}, ["theirs"])
 
 
 @on_yetishare
