@@ -14,8 +14,7 @@ from airflow_provider_cloudstore.emulator.store import StoredFile
 from airflow_provider_cloudstore.protocol.services import KEY_NAMES
 
 ACCOUNT_ID = "158642"
-MAX_WRONG_LOGINS = 5
-"""In a row; then the account is locked."""
+MAX_WRONG_LOGINS = 5  # in a row; then the account is locked
 
 
 @dataclass

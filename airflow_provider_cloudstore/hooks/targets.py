@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath, get_current_context
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.guards import validate_file_id, validate_text
+from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 from airflow_provider_cloudstore.stores import validate_target
 
@@ -51,7 +51,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     """
     text = validate_text(str(target) if hasattr(target, "open") else target, "target")
     if text.endswith("/"):
-        text += quote(validate_file_id(file_id), safe="")
+        text += quote(validate_text(file_id, "file_id"), safe="")
     if not hasattr(target, "protocol"):
         text = os.path.expanduser(text)
         target = text if "://" in text else Path(text)

@@ -22,7 +22,7 @@ from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.bodies import PAGE_TYPES, read_body
 from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
 from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_of
-from airflow_provider_cloudstore.protocol.guards import validate_file_id
+from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT, Reading
 from airflow_provider_cloudstore.protocol.secrets import redact
@@ -103,7 +103,7 @@ class Download:
 
     def __init__(self, file_id: Any, settings: Settings, *, expected_sha256: Any = None) -> None:
         self.settings = settings
-        self.file_id = validate_file_id(file_id)
+        self.file_id = validate_text(file_id, "file_id")
         self.attempts = Attempts(settings.max_attempts)
         self._expected = validate_sha256(expected_sha256)
         self._progress = 0  # the position up to which attempts were counted anew

@@ -104,11 +104,6 @@ def _advice(field: str, *, has_file_id: bool) -> str:
     return f"Pass one value; expand({field}=...) maps an operator over a list. Check what its template renders."
 
 
-def validate_file_id(value: Any) -> str:
-    """The id of a file; refused as :func:`validate_text` says."""
-    return validate_text(value, "file_id")
-
-
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     """The id of a folder to delete; case and surrounding slashes of the protected ones do not matter.
 

@@ -28,7 +28,7 @@ class Parameter:
 
 
 FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
-FILE_ID = Parameter("file_id", lambda value, _: guards.validate_file_id(value))
+FILE_ID = Parameter("file_id", lambda value, _: guards.validate_text(value, "file_id"))
 SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value), redact_url, url_secrets)
 
 

@@ -241,13 +241,6 @@ def validate_proxy(value: Any) -> Secret:
     return Secret(url)
 
 
-def _parsed(parse: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-
-
 def _conditions(value: Any) -> dict[str, Condition]:
     """One condition for all operations, or one for each."""
     given = value
@@ -255,10 +248,10 @@ def _conditions(value: Any) -> dict[str, Condition]:
         with suppress(ValueError, RecursionError):
             given = json.loads(value)
     if not isinstance(given, dict):
-        return {"": _parsed(Condition.parse, given)}
+        return {"": Condition.parse(given)}
     if unknown := given.keys() - {"delete", "upload", "link"}:
         raise ConfigurationError(f"must have only delete, upload and link as keys, not {', '.join(sorted(map(repr, unknown)))}")
-    return {key: _parsed(Condition.parse, one) for key, one in given.items()}
+    return {key: Condition.parse(one) for key, one in given.items()}
 
 
 def _parameters(value: Any) -> dict[str, str]:
@@ -319,7 +312,7 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "token place": partial(_one_of, TOKEN_PLACES),
     "key kind": partial(_one_of, KEY_NAMES),
     "parameters": _parameters,
-    "paths": partial(_parsed, Paths.parse),
+    "paths": Paths.parse,
     "conditions": _conditions,
     "pattern": _pattern,
     "download URL": partial(_template, "{token}", "#", "fragment", "download?download_token={token}"),
@@ -359,6 +352,8 @@ def _read(name: str, value: Any) -> Any:
         return _PARSERS[known.kind](value, *known.bounds)
     except ConfigurationError as error:
         raise replace(error, reason=f"extra '{name}' of the connection {error.reason}") from None
+    except ValueError as problem:  # of a path or a condition
+        raise ConfigurationError(f"extra '{name}' of the connection {problem}") from None
 
 
 def _unknown(extra: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError, RateLimitError
-from airflow_provider_cloudstore.protocol.guards import validate_file_id
+from airflow_provider_cloudstore.protocol.guards import validate_text
 
 _JITTER = 0.2
 
@@ -47,7 +47,7 @@ class FileWait:
     _inconclusive: list[datetime] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.file_id = validate_file_id(self.file_id)
+        self.file_id = validate_text(self.file_id, "file_id")
         self.not_before = self.began
 
     @property
