@@ -97,7 +97,7 @@ def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], p
         page.keyboard.type("cloudstore")
         sync_api.expect(page.get_by_role("option")).to_have_count(1)  # the types are loaded after the form
         page.keyboard.press("Enter")
-        sync_api.expect(dialog.get_by_text("Base URL")).to_be_visible()
+        sync_api.expect(dialog.get_by_text("Base URL").first).to_be_visible()
         host, _, port = emulator.url.rpartition(":")
         dialog.locator("[name=host]").fill(host)
         sync_api.expect(dialog.locator("[name=port]")).to_have_attribute("placeholder", "443")
@@ -126,7 +126,7 @@ def test_airflow_2_shows_fills_tests_and_saves_the_same_form(page: Any, tmp_path
         page.locator("#conn_id").fill("from_the_form")
         page.locator("#conn_type").select_option("cloudstore", force=True)
         page.locator("#conn_type").dispatch_event("change")
-        sync_api.expect(page.get_by_text("Base URL")).to_be_visible()
+        sync_api.expect(page.get_by_text("Base URL").first).to_be_visible()
         page.locator("#host").fill(emulator.url)
         page.locator("#password").fill(emulator.access_token)
         page.locator("#extra__cloudstore__timeout").fill("20")
