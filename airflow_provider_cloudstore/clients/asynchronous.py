@@ -21,8 +21,7 @@ from airflow_provider_cloudstore.clients.route import MAX_IDLE, proxy_url, tls_c
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.failures import connect_refused
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings

@@ -6,8 +6,8 @@ import re
 import ssl
 from collections.abc import Iterator
 
-from airflow_provider_cloudstore.protocol.failures import connect_refused
-from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
+from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol.messages import TransportFailure, connect_refused
 
 # By name, because neither client may import the other's library. The first one that matches any cause counts.
 _REASONS = {
@@ -35,11 +35,11 @@ def transport_failure(error: BaseException, *, sent: bool, limit: float, through
     reason = _tls_failure(tls[-1]) if tls else next(known, f"connection broken ({type(error).__name__})")
     if sent:
         reason = f"no complete response within {limit:g} s" if reason == "timed out" else reason
-        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason)
+        return TransportFailure(meanings.IN_DOUBT, reason)
     if refused := next(filter(None, map(_TUNNEL_REFUSED.match, map(str, causes))), None):
         return connect_refused(int(refused[1]))
-    kind = FailureKind.TLS if tls else FailureKind.PROXY if through_proxy else FailureKind.UNREACHABLE
-    return TransportFailure(kind, f"no connection to the service: {reason}")
+    meaning = meanings.TLS_FAILED if tls else meanings.PROXY_FAILED if through_proxy else meanings.UNREACHABLE
+    return TransportFailure(meaning, f"no connection to the service: {reason}")
 
 
 def _tls_failure(error: ssl.SSLError) -> str:

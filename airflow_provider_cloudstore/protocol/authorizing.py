@@ -1,17 +1,18 @@
-"""Asks for the access token with the two keys of a connection (``POST /authorize``), where the service declares ``authorize``."""
+"""Asks for the access token with the login and password of a connection (``POST /authorize``)."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import Operation, Reading
+from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.parameters import Parameter
 from airflow_provider_cloudstore.protocol.paths import Paths
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
+from airflow_provider_cloudstore.protocol.reading import Reading
+from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import KEY_NAMES, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -36,19 +37,15 @@ class Authorize(Operation[Authorization]):
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
         self.parameters = tuple(
-            Parameter(name, lambda value, _: value, lambda _: MASK, lambda value: (Secret(value),)) for name in names
+            Parameter(name, lambda key, _: key.reveal(), lambda _: "", lambda _: settings.keys) for name in names
         )
-        super().__init__(settings, *(key.reveal() for key in settings.keys))
-
-    def redacted(self, secrets: tuple[Secret, ...]) -> str:
-        """Empty: a call that is about no folder or file."""
-        return ""
+        super().__init__(settings, *settings.keys)
 
     def find(self, reading: Reading, settings: Settings) -> Authorization | None:
         """The token and the account, if the response has a token."""
-        found: Any = next(_TOKEN.values_in(reading.body.data), None)
-        account: Any = next(_ACCOUNT.values_in(reading.body.data), "")
-        return Authorization(Secret(found), str(account)) if found and isinstance(found, str) else None
+        token = next(_TOKEN.values_in(reading.data), None)
+        account = next(_ACCOUNT.values_in(reading.data), "")
+        return Authorization(Secret(token), str(account)) if isinstance(token, str) and token else None
 
     def needs_result(self, service: Service) -> bool:
         """True: that is what it is for."""
@@ -59,8 +56,7 @@ class Authorize(Operation[Authorization]):
     ) -> Authorization | CloudStoreError:
         """As every operation, but refused keys are permanent: an account that refuses them too often may lock itself."""
         ended = super().interpret(outcome, settings, attempts)
-        is_refusal = isinstance(ended, _REFUSALS) or (isinstance(ended, exceptions.BadRequestError) and ended.message)
-        if not (isinstance(ended, CloudStoreError) and is_refusal):
+        if not isinstance(ended, _REFUSALS):
             return ended
         return exceptions.ConfigurationError(
             f"the service gave no access token for the login and the password of connection '{settings.conn_id}': {ended.reason}",

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Reading
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.parameters import other_parameters
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import Json
 
@@ -55,10 +55,6 @@ class OtherCall(Operation[Json]):
         self.idempotent = idempotent or self.method == "GET"
         self.parameters = other_parameters(parameters, self.name)
         super().__init__(settings, *parameters.values())
-
-    def redacted(self, secrets: tuple[Secret, ...]) -> str:
-        """The first parameter for messages; empty without parameters."""
-        return super().redacted(secrets) if self.parameters else ""
 
     def result(self, found: None, reading: Reading) -> Json:
         """The parsed body."""

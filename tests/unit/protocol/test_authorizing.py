@@ -49,7 +49,7 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
     assert not [word for word in ("t0ken", "158642", KEY_1, KEY_2) if word in repr(own)]
 
 
-@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(403), response(400, REFUSED)])
+@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(403)])
 def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
     own = site()
     error: Any = Authorize(own).interpret(answer, own)

@@ -135,7 +135,7 @@ def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, 
     error = row.error(operation, FAULTS[name].get("status", 500))
     if not row.is_retried(operation):
         return 1, effect, error
-    if effect and KINDS[operation].missing_is_success:
+    if effect and operation == "delete":
         return 2, 1, ""  # the second deletion finds nothing, which is success
     return (ATTEMPTS, ATTEMPTS * effect, error) if lasts else (2, 1 + effect, "")
 
