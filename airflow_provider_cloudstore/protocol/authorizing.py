@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.protocol.parameters import Parameter
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.services import KEY_NAMES, Service
+from airflow_provider_cloudstore.protocol.services import KEY_NAMES
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _REFUSALS = (exceptions.AuthenticationError, exceptions.PermissionDeniedError, exceptions.ServiceError)
@@ -32,7 +32,7 @@ class Authorize(Operation[Authorization]):
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
-    idempotent, has_subject = True, False
+    idempotent, has_subject, needs_result = True, False, True
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
@@ -46,10 +46,6 @@ class Authorize(Operation[Authorization]):
         token = next(_TOKEN.values_in(reading.data), None)
         account = next(_ACCOUNT.values_in(reading.data), "")
         return Authorization(Secret(token), str(account)) if isinstance(token, str) and token else None
-
-    def needs_result(self, service: Service) -> bool:
-        """True: that is what it is for."""
-        return True
 
     def interpret(
         self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
@@ -66,7 +62,3 @@ class Authorize(Operation[Authorization]):
             advice="Check both, and extra 'authorize_with': keys, or account. They are not tried again by this process, because "
             "an account may lock itself.",
         )
-
-    def result(self, found: Authorization, reading: Reading) -> Authorization:
-        """The authorization."""
-        return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -18,7 +17,7 @@ from airflow_provider_cloudstore.protocol.messages import Request, Response, Tra
 from airflow_provider_cloudstore.protocol.parameters import FILE_ID, FOLDER_ID, SOURCE_URL, Parameter, other_parameters
 from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read, retry_after
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
+from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
@@ -32,7 +31,7 @@ _RIVALS = (
 )
 
 
-class Operation(ABC, Generic[T]):
+class Operation(Generic[T]):
     """One operation; an instance has arguments that its guards have passed, and decides without I/O what each attempt means.
 
     A client's loop is ``request() -> send -> interpret()``, repeated as ``pause_before_retry`` says.
@@ -54,6 +53,8 @@ class Operation(ABC, Generic[T]):
     """Whether repeating it has no further effect."""
     has_subject: bool
     """Whether its subject must exist in the service; an upload's is created."""
+    needs_result = False
+    """Whether a success must hold what :meth:`find` looks for."""
     resends_in_doubt = False
     """Whether the caller allows repeating it, although it is not idempotent, when its outcome is unknown."""
     advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
@@ -125,13 +126,10 @@ class Operation(ABC, Generic[T]):
         """What the operation asked for, or None; beside it, an ``error`` is a warning."""
         return None
 
-    def needs_result(self, service: Service) -> bool:
-        """Whether a success must hold what :meth:`find` looks for."""
-        return False
-
-    @abstractmethod
     def result(self, found: Any, reading: Reading) -> T:
-        """The result of a successful response; ``found`` is what :meth:`find` returned."""
+        """The result of a successful response: what :meth:`find` found."""
+        result: T = found
+        return result
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> T | None:
         """The result where the service says that the subject does not exist; None if that is an error.
@@ -255,6 +253,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
         *,
         retry_unknown_outcome: bool = False,
     ) -> None:
+        self.needs_result = settings.service.needs_file_id
         self.resends_in_doubt = retry_unknown_outcome
         self.parameters = (SOURCE_URL, *other_parameters(parameters or {}, self.name, known=("url",)))
         super().__init__(settings, url, *(parameters or {}).values())
@@ -262,10 +261,6 @@ class UploadFromUrl(Operation[RemoteUpload]):
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """The file's id, checked against the access token alone: a source URL may well name the file."""
         return finding.find_file_id(reading, settings.service, (settings.access_token,))
-
-    def needs_result(self, service: Service) -> bool:
-        """Whether the connection says where the id is."""
-        return service.needs_file_id
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """The queued upload, with the service's response."""
@@ -279,7 +274,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     key, name = "link", "download link"
     method, path = "GET", "/file/download"
     parameters = (FILE_ID,)
-    idempotent = has_subject = True
+    idempotent = has_subject = needs_result = True
     advice: ClassVar = {
         exceptions.InvalidResponseError: (
             f"{exceptions.InvalidResponseError.hint} "
@@ -297,14 +292,6 @@ class CreateDownloadLink(Operation[DownloadLink]):
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
         return finding.find_link(self.subject, reading, settings.service, settings.base_url)
-
-    def needs_result(self, service: Service) -> bool:
-        """True: without a token there is no link."""
-        return True
-
-    def result(self, found: DownloadLink, reading: Reading) -> DownloadLink:
-        """The link."""
-        return found
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

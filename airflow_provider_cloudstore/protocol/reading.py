@@ -202,7 +202,7 @@ def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
 
 def _of_no_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
     """What a 2xx response means that says nothing of an error; None if it is a success."""
-    if not operation.needs_result(service):
+    if not operation.needs_result:
         return None
     if has_result and not isinstance(reading.data, str):
         return None
