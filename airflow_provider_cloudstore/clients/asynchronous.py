@@ -149,7 +149,7 @@ class Session:
 
 def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:
     bundle = ca_bundle(settings)
-    return bundle and ssl.create_default_context(cafile=bundle)
+    return ssl.create_default_context(cafile=bundle) if bundle else False
 
 
 def _new_http(**connections: Any) -> aiohttp.ClientSession:

@@ -1,4 +1,4 @@
-"""What urllib3 logs of our requests holds no token, and what it logs of others' requests stays as it is."""
+"""What urllib3 logs of our requests, which holds tokens, is dropped; what it logs of others' requests stays as it is."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ def hook(emulator: Emulator) -> CloudStoreHook:
     return CloudStoreHook()
 
 
-def logged(caplog: pytest.LogCaptureFixture) -> str:
-    return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("urllib3"))
-
-
-def test_no_token_is_logged_through_an_adapter_of_ones_own(hook: CloudStoreHook, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_urllib3_logs_of_our_requests_is_dropped_whatever_the_adapter(
+    hook: CloudStoreHook, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.DEBUG), hook:
+        hook.create_download_link("f123")
         hook.get_conn().mount("http://", requests.adapters.HTTPAdapter())
         hook.create_download_link("f123")
-    assert "Starting new HTTP connection" in logged(caplog)
-    assert hook.settings.access_token.reveal() not in logged(caplog)
+    assert not [record for record in caplog.records if record.name.startswith("urllib3")]
 
 
 def test_what_urllib3_logs_of_other_requests_is_whole(
@@ -34,12 +32,5 @@ def test_what_urllib3_logs_of_other_requests_is_whole(
 ) -> None:
     with caplog.at_level(logging.DEBUG), hook:
         hook.create_download_link("f123")
-        caplog.clear()
         requests.get(f"{emulator.url}/of/others?page=2", timeout=30)
-        try:
-            raise ValueError("of others")
-        except ValueError:
-            logging.getLogger("urllib3.connectionpool").warning("failed: %s", "/a/path?x=1", exc_info=True)
-    assert "/of/others?page=2" in logged(caplog)
-    assert "failed: /a/path?x=1" in logged(caplog)
-    assert caplog.records[-1].exc_info is not None
+    assert "/of/others?page=2" in caplog.text
