@@ -91,6 +91,8 @@ class AsyncClient:
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self.settings.timeout, time_left))
+        # Less than the whole: where both end at once, aiohttp does not say that it was the connection's.
+        to_connect = min(limit / 2, messages.CONNECT_TIMEOUT)
         body, sent = bytearray(), time.time()
         try:
             async with self._session.http.request(
@@ -98,7 +100,7 @@ class AsyncClient:
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 data=request.body,
-                timeout=aiohttp.ClientTimeout(limit, connect=min(limit / 2, messages.CONNECT_TIMEOUT)),
+                timeout=aiohttp.ClientTimeout(limit, connect=to_connect),
                 ssl=self._session.tls.result(),
                 proxy=self._session.proxy,
                 allow_redirects=False,
@@ -110,7 +112,7 @@ class AsyncClient:
                         break
         except aiohttp.ClientHttpProxyError as error:
             return connect_refused(error.status)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
             return never_sent(error, through_proxy=bool(self._session.proxy))
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
             if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
