@@ -222,14 +222,6 @@ def test_every_cause_in_the_table_has_a_fault_here_and_every_fault_a_row() -> No
     assert all(row_for(name) for name in faults)
 
 
-def test_the_time_that_the_service_names_is_waited_out(call_way: Way, fresh: Emulator) -> None:
-    fresh.fault(**status(429, headers={"Retry-After": "1"}))
-    began = time.monotonic()
-    assert perform(call_way, settings(fresh.url), CALLS["upload"]) is None
-    assert 0.9 <= time.monotonic() - began < 10
-    assert fresh.state()["requests"] == {"upload": 2}
-
-
 @pytest.mark.parametrize(
     "fault", [status(429, headers={"Retry-After": "3600"}), {"kind": "delay", "seconds": 10}], ids=["pause", "request"]
 )
