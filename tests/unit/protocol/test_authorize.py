@@ -6,8 +6,8 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.authorizing import Authorize
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
+from airflow_provider_cloudstore.protocol.other_calls import Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import connected, response, result_of
