@@ -39,16 +39,13 @@ ORDINARY = [
     "550e8400-e29b-41d4-a716-446655440000",
     *(f"2024.{month:02}" for month in range(1, 13)), "2.0", "3.14", "202501.0", "-1.5", "inf", "1e22",
 ]  # fmt: skip
-NOTHING = [
-    "", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}", "('None',)", "['']", '""',
-    '"None"', "None/None",
-]  # fmt: skip
+NOTHING = ["", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}"]
 
 
 @pytest.mark.parametrize(
     "folder_id",
     [
-        *ROOTS, *UNCLEAR, "a/", "/a", "a//b", "a/ b", "a /b", "reports.", "a./b", "a/None", "[]/a",
+        *ROOTS, *UNCLEAR, "a/", "/a", "a//b", "a/ b", "a /b", "reports.", "a./b", "a/None", '"None"', "('None',)",
         *(f"a/{root}/b" for root in ROOTS),
     ],
 )  # fmt: skip
@@ -71,8 +68,9 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        *[(value, type(value).__name__) for value in (True, 1.5, 2.0, 10**1300, b"f1", ["https://u:hunter2@h/x"])],
-        *[(Decimal(text), "Decimal") for text in ("1.5", "42.0", "1E+3", "NaN", "Infinity")],
+        *[(value, type(value).__name__) for value in (True, 1.5, 2.0, b"f1", ["https://u:hunter2@h/x"])],
+        pytest.param(10**5000, "int", id="too long"),
+        *[(Decimal(text), "Decimal") for text in ("42.0", "1E+3", "NaN")],
         *[(value, "not rendered") for value in ("{{ x }}", "{% x %}", "https://h/{{ x\n}}?a=1", "https://h/{%- x -%}")],
         *[(f"a{control}b", "line break or control") for control in "\n\x1b\x7f\x85\u2028\u200e\u202e\u2066\ud800"],
     ],
@@ -120,8 +118,8 @@ class Folder(IntEnum):
 @pytest.mark.parametrize(
     ("value", "sent"),
     [
-        (Decimal(42), "42"), (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"),
-        (Folder.STAGING, "42"), (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+        (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"),
+        (Folder.STAGING, "42"), (10**30, "1" + "0" * 30), (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
     ],
 )  # fmt: skip
 def test_an_id_of_a_database_is_sent_as_its_text(value: Any, sent: str) -> None:
@@ -161,9 +159,3 @@ def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_arou
 @pytest.mark.parametrize("folder_id", ORDINARY)
 def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
     assert DeleteFolder(settings(), folder_id).subject == folder_id
-
-
-@cases(deadline=None)
-@given(st.integers(1, 10**30))
-def test_any_number_but_zero_is_an_id(number: int) -> None:
-    assert DeleteFolder(settings(), number).subject == DeleteFolder(settings(), str(number)).subject == str(number)
