@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -26,8 +26,7 @@ Read = tuple[Settings, list[str]]
 """The settings of a connection, and what is probably wrong with it."""
 RENEW_SECONDS = 60.0
 """The age at which the settings that hooks share are read again."""
-_MASKING_SECONDS = 10.0
-"""How long masking may take in any case, beside half of the time that has passed: see :class:`MaskingLimit`."""
+_MASKED_CALLS = 500  # which take Airflow's masker about five seconds
 _ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
 
 
@@ -159,43 +158,33 @@ def shared_connection(conn_id: str) -> SharedConnection:
 
 
 class MaskingLimit:
-    """Masks the secrets of a hook's calls while that takes less time than everything else since the first of them.
+    """Masks the secrets of a hook's first calls.
 
     Airflow's masker recompiles a pattern of all its secrets for each new one: thousands of links would take minutes.
     """
 
     def __init__(self) -> None:
-        self._began: float | None = None
-        self._spent = 0.0
-        self._has_warned = False
+        self._calls = 0
 
-    def mask(self, secrets: Iterable[Secret]) -> None:
+    def mask(self, secrets: Collection[Secret]) -> None:
         """As :func:`mask`, within the limit."""
-        with self._measured():
-            mask(() if self._is_over() else secrets)
+        mask(self._within(secrets))
 
-    async def amask(self, secrets: Iterable[Secret]) -> None:
+    async def amask(self, secrets: Collection[Secret]) -> None:
         """As :func:`amask`, within the limit."""
-        with self._measured():
-            await amask(() if self._is_over() else secrets)
+        await amask(self._within(secrets))
 
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        started = time.monotonic()
-        self._began = self._began or started
-        yield
-        self._spent += time.monotonic() - started
-
-    def _is_over(self) -> bool:
-        over = self._spent > _MASKING_SECONDS + (time.monotonic() - (self._began or 0)) / 2
-        if over and not self._has_warned:
-            self._has_warned = True
+    def _within(self, secrets: Collection[Secret]) -> Collection[Secret]:
+        if not secrets:
+            return ()
+        self._calls += 1
+        if self._calls == _MASKED_CALLS + 1:
             log.warning(
-                "Airflow's masker has taken %.0f s of this task, because each additional secret slows it down. The links and "
-                "source URLs of some further calls are not masked: do not log or print them",
-                self._spent,
+                "Airflow's masker slows down with each secret, so it gets the links and source URLs of a hook's first %d calls. "
+                "Those of further calls are not masked: do not log or print them",
+                _MASKED_CALLS,
             )
-        return over
+        return secrets if self._calls <= _MASKED_CALLS else ()
 
 
 def mask(secrets: Iterable[Secret]) -> None:
