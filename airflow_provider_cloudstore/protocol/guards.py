@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,6 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "nat", "<na>", "[]", "{}"})
 # The text of a dict, a list or a tuple, of what a mapped task returned, of another object that holds data, or of True.
 _DATA = re.compile(r"""\[.*\]|[{(].*['":,].*[})]|\w+\([\[{<].*\)|<.*>|[Tt]rue""", re.DOTALL)
-_FILE_ID_KEY = re.compile(r"""['"]file_id['"]:""")
 _TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}", re.DOTALL)
 # Line breaks and other controls, bidirectional ones included, and half characters.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -67,7 +66,7 @@ def validate_text(value: Any, field: str) -> str:
     """
     text = "None" if value is None else text_of(value)
     if text is None:
-        raise InvalidInputError(f"{field} must be a string, not {type(value).__name__}", advice=_advice(field, value))
+        raise InvalidInputError(f"{field} must be a string, not {type(value).__name__}", advice=_advice(field))
     text = text.strip()
     if is_nothing(text):
         shown = repr(text) if text else "empty"
@@ -76,7 +75,7 @@ def validate_text(value: Any, field: str) -> str:
             advice="Check that the upstream task ran and returned the value.",
         )
     if _DATA.fullmatch(text):
-        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=_advice(field, text))
+        raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=_advice(field))
     if _TEMPLATE.search(text):
         raise InvalidInputError(
             f"{field} is a template that was not rendered",
@@ -87,10 +86,11 @@ def validate_text(value: Any, field: str) -> str:
     return text
 
 
-def _advice(field: str, value: Any) -> str:
-    if isinstance(value, (str, Mapping)) and _FILE_ID_KEY.search(str(value)):  # such as the XCom of an upload or of a link
-        return "Pass its file_id where a file's id is expected: {{ ti.xcom_pull(task_ids='upload', key='upload')['file_id'] }}."
-    return f"Pass one value; expand({field}=...) maps an operator over a list. Check what its template renders."
+def _advice(field: str) -> str:
+    return (
+        "Pass one value: of an upload's XCom its file_id, {{ ti.xcom_pull(task_ids='upload', key='upload')['file_id'] }}. "
+        f"Over a list, expand({field}=...) maps an operator."
+    )
 
 
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:

@@ -132,7 +132,7 @@ def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
     try:
         parts = split_url(host)
         netloc = f"{parts.netloc}:{connection.port}" if connection.port and parts.port is None else parts.netloc
-        url = urlunsplit(parts._replace(netloc=netloc)).rstrip("/")
+        url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment)).rstrip("/")
         problem = _base_problem(parts, schema if is_scheme else "") or url_problem(url, allow_http=allow_http)
     except AmbiguousUrlError as error:
         problem = str(error)
@@ -177,9 +177,9 @@ def _number(value: Any, lowest: float, highest: float) -> float:
 
 def _whole_number(value: Any, lowest: float, highest: float) -> int:
     number = _number(value, lowest, highest)
-    if number != int(number):
-        raise ConfigurationError(f"must be a whole number from {lowest:g} to {highest:g}")
-    return int(number)
+    if number.is_integer():
+        return int(number)
+    raise ConfigurationError(f"must be a whole number from {lowest:g} to {highest:g}")
 
 
 def _verify(value: Any) -> bool | str:
@@ -213,19 +213,16 @@ def validate_proxy(value: Any) -> Secret:
 
     :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may contain credentials.
     """
-    text = value.strip() if isinstance(value, str) else ""
+    text = str(value).strip()
     url = text if "://" in text else f"http://{text}"
-    problem = ""
     try:
         parts = split_url(url)
-        if parts.scheme not in _SCHEMES:
-            problem = f"has the scheme '{parts.scheme}', but must be http or https"
-        elif parts.path not in ("", "/") or parts.query or parts.fragment:
-            problem = "contains more than a host and a port"
     except AmbiguousUrlError as error:
-        problem = str(error)
-    if problem:
-        raise ConfigurationError(problem, advice=PROXY_ADVICE)
+        raise ConfigurationError(str(error), advice=PROXY_ADVICE) from None
+    if parts.scheme not in _SCHEMES:
+        raise ConfigurationError(f"has the scheme '{parts.scheme}', but must be http or https", advice=PROXY_ADVICE)
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ConfigurationError("contains more than a host and a port", advice=PROXY_ADVICE)
     return Secret(url)
 
 
