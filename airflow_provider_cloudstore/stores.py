@@ -40,15 +40,12 @@ def filesystem(path: Any) -> tuple[Any, str]:
 
 
 def validate_target(path: Any) -> None:
-    """Raise ``InvalidInputError`` if a local path leads to something that is not a file, or below something that is no folder."""
+    """Raise ``InvalidInputError`` if a local path is that of something which is not a file, such as a folder."""
     if not is_local(path):
         return
-    found = Path(filesystem(path)[1])
+    found = filesystem(path)[1]
     if os.path.exists(found) and not os.path.isfile(found):
         raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/')")
-    parent = next(one for one in found.parents if os.path.exists(one))
-    if not parent.is_dir():
-        raise InvalidInputError(f"target '{found}' cannot be written: '{parent}' is not a folder")
 
 
 def permanent_problem(path: Any, error: Exception) -> str:
@@ -84,11 +81,9 @@ def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
     try:
         file = kind(*filesystem(path), tries)
     except OSError as error:
-        # ENOENT, too: its folder was just created, or could not be.
-        reason = (is_local(path) and error.errno == errno.ENOENT and error.strerror) or permanent_problem(path, error)
-        if not reason:
-            raise
-        raise InvalidInputError(f"'{path}' cannot be created: {reason}") from None
+        if reason := permanent_problem(path, error):
+            raise InvalidInputError(f"'{path}' cannot be created: {reason}") from None
+        raise
     try:
         yield file
         file.commit()

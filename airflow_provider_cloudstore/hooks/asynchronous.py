@@ -26,7 +26,7 @@ class CloudStoreAsyncHook(BaseHook):
     """The same operations for event loops: triggers, and tasks with many concurrent calls. Use it with ``async with``.
 
     All hooks of an event loop share what they read of a connection, and an HTTP session for each address. A connection in use
-    is read again at most once a minute, and at once if the service rejects its token.
+    is read again when the service rejects its token.
 
     Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
     ``AirflowFailException``.

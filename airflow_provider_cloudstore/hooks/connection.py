@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
-from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
 
@@ -24,10 +23,7 @@ log = logging.getLogger(__name__)
 
 Read = tuple[Settings, list[str]]
 """The settings of a connection, and what is probably wrong with it."""
-RENEW_SECONDS = 60.0
-"""The age at which the settings that hooks share are read again."""
-_MASKING_SECONDS = 10.0
-"""How long masking may take in any case, beside half of the time that has passed: see :class:`MaskingLimit`."""
+_MASKED_CALLS = 500  # which take Airflow's masker about five seconds
 _ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
 
 
@@ -101,52 +97,34 @@ class SharedConnection:
     def __init__(self, conn_id: str) -> None:
         self._conn_id = conn_id
         self._settings: Settings | None = None
-        self._reading: asyncio.Task[Read] | None = None
-        self._renew_at = 0.0
+        self._reading: asyncio.Task[Settings] | None = None
 
     async def settings(self) -> Settings:
-        """The settings as last read; if that is a minute ago, begin to renew them in the background.
+        """The settings as last read.
 
         :raises ConfigurationError: if there are none yet, and the connection is not defined or invalid.
         """
-        if self._settings is None:
-            return (await asyncio.shield(self._read()))[0]
-        if time.monotonic() >= self._renew_at:
-            self._read()
-        return self._settings
+        return self._settings or await self._read()
 
     async def after_rejection(self, refused: Secret) -> Settings:
         """The settings after the service rejected a token: read again, unless another user has done so already."""
-        if self._reading:  # it may have begun before the token was replaced
-            await asyncio.wait([self._reading])
         if self._settings and self._settings.access_token != refused:
             return self._settings
-        return (await asyncio.shield(self._read(refused)))[0]
+        return await self._read(refused)
 
-    def _read(self, refused: Secret | None = None) -> asyncio.Task[Read]:
-        """The read that is under way, or a new one."""
-        if self._reading is None:
-            self._renew_at = time.monotonic() + RENEW_SECONDS
-            self._reading = asyncio.create_task(
-                read_connection_async(self._conn_id, refused), name="read a cloudstore connection"
-            )
-            self._reading.add_done_callback(self._finish)
-        return self._reading
+    async def _read(self, refused: Secret | None = None) -> Settings:
+        """Read the connection, or wait for the read that is under way."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._renew(refused), name="read a cloudstore connection")
+        return await asyncio.shield(self._reading)
 
-    def _finish(self, reading: asyncio.Task[Read]) -> None:
-        self._reading = None
-        if reading.cancelled():
-            return
-        if error := reading.exception():
-            if self._settings:
-                reason = error.reason if isinstance(error, CloudStoreError) else type(error).__name__
-                log.warning("Connection '%s' could not be read again (%s); using it as it was", self._conn_id, reason)
-            return
-        settings, warnings = reading.result()
-        if settings != self._settings:  # who sees the same object keeps its HTTP session
-            self._settings = settings
+    async def _renew(self, refused: Secret | None) -> Settings:
+        settings, warnings = await read_connection_async(self._conn_id, refused)
+        if settings != self._settings:
             for warning in warnings:
                 log.warning("Connection '%s' %s", self._conn_id, warning)
+            self._settings = settings
+        return self._settings or settings  # who gets the same object keeps its HTTP session
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, SharedConnection]] = WeakKeyDictionary()
@@ -159,43 +137,33 @@ def shared_connection(conn_id: str) -> SharedConnection:
 
 
 class MaskingLimit:
-    """Masks the secrets of a hook's calls while that takes less time than everything else since the first of them.
+    """Masks the secrets of a hook's first calls.
 
     Airflow's masker recompiles a pattern of all its secrets for each new one: thousands of links would take minutes.
     """
 
     def __init__(self) -> None:
-        self._began: float | None = None
-        self._spent = 0.0
-        self._has_warned = False
+        self._calls = 0
 
-    def mask(self, secrets: Iterable[Secret]) -> None:
+    def mask(self, secrets: Collection[Secret]) -> None:
         """As :func:`mask`, within the limit."""
-        with self._measured():
-            mask(() if self._is_over() else secrets)
+        mask(self._within(secrets))
 
-    async def amask(self, secrets: Iterable[Secret]) -> None:
+    async def amask(self, secrets: Collection[Secret]) -> None:
         """As :func:`amask`, within the limit."""
-        with self._measured():
-            await amask(() if self._is_over() else secrets)
+        await amask(self._within(secrets))
 
-    @contextmanager
-    def _measured(self) -> Iterator[None]:
-        started = time.monotonic()
-        self._began = self._began or started
-        yield
-        self._spent += time.monotonic() - started
-
-    def _is_over(self) -> bool:
-        over = self._spent > _MASKING_SECONDS + (time.monotonic() - (self._began or 0)) / 2
-        if over and not self._has_warned:
-            self._has_warned = True
+    def _within(self, secrets: Collection[Secret]) -> Collection[Secret]:
+        if not secrets:
+            return ()
+        self._calls += 1
+        if self._calls == _MASKED_CALLS + 1:
             log.warning(
-                "Airflow's masker has taken %.0f s of this task, because each additional secret slows it down. The links and "
-                "source URLs of some further calls are not masked: do not log or print them",
-                self._spent,
+                "Airflow's masker slows down with each secret, so it gets the links and source URLs of a hook's first %d calls. "
+                "Those of further calls are not masked: do not log or print them",
+                _MASKED_CALLS,
             )
-        return over
+        return secrets if self._calls <= _MASKED_CALLS else ()
 
 
 def mask(secrets: Iterable[Secret]) -> None:

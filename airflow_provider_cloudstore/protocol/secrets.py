@@ -1,4 +1,4 @@
-"""Values that must never be printed, in the forms in which this package's libraries print them: raw, percent-encoded, in JSON.
+"""Values that must never be printed: which they are, the forms in which programs print them, and texts without them.
 
 A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form: masking only the raw value would
 not protect it.
@@ -7,7 +7,6 @@ not protect it.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
@@ -15,32 +14,14 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, url
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 MASK = "***"
-# The characters that requests and yarl (aiohttp) do not encode in a given URL.
-_SAFE_IN_REQUESTS = "!#$%&'()*+,/:;=?@[]~"
-_SAFE_IN_YARL = "?/:@-._~!$'()*,"
-# What is no valid URL, and holds no user info, query or fragment: a scheme with a host and a path, or a path, a host with one, or
-# the name of a file. A single word might be a token, and a colon stand before a password.
-_HARMLESS = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^/?#@:]*(?::[0-9]*)?(?:/[^?#@]*)?"
-    r"|(?:https?:|ftp:)?[\w.~-]*(?::[0-9]{1,5})?/[\w./~!$'()*,% -]*"
-    r"|(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?::[0-9]{1,5})?/[\w./~@-]*"
-    r"|[\w.-]+\.[a-z][a-z0-9]{1,4}",
-    re.IGNORECASE,
-)
-# Scheme, whatever may be user info, what cannot be part of it, and query or fragment: an "@" there might end user info, too.
-_UNCLEAR = re.compile(
-    r"([a-z][a-z0-9+.-]*://)([^?#]*@)?([\w.-]+(?::[0-9]*)?(?:/[\w./~!$&'()*+,;=:%\\-]*)?)([?#][^@]*)?", re.IGNORECASE
-)
-# A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
-_PATH_CREDENTIALS = re.compile(r"://[^/@]*(?::|%3a)(?!\d{1,5}/).*@", re.IGNORECASE | re.DOTALL)
-# How the name of a credential ends, in lower case with words joined by "_": a long one within a word, too (downloadtoken).
+
+# How the name of a credential ends, in lower case with a space between words: a long one within a word, too (downloadtoken).
 _CREDENTIAL_NAME = re.compile(
-    ".*(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sessionid|sessid"
-    "|(?:api|access|secret|private|signing|encryption|account|shared|subscription)_?key(?:_?id)?"
-    "|(?<![a-z])(?:pass|pw|pin|otp|auth|sid|session(?:_id)?))s?_?[0-9]*"
+    "(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sess(?:ion)? ?id"
+    "|(?:api|access|secret|private|signing|encryption|account|shared|subscription) ?key(?: ?id)?"
+    r"|\b(?:pass|pw|pin|otp|auth|sid|session))s? ?[0-9]*$"
 )
-_PARAMETER = re.compile(r"([?&#;]([\w.%-]{1,64})=)([^&#;\s\"'<>]+)")
-# Masking one would garble every log.
+# Words that everybody writes: masking one would garble every log.
 _WORD = re.compile(
     "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
     "|default|auto|all|any|public|private|internal|external|anonymous|guest|users?|demo|sandbox"
@@ -48,13 +29,20 @@ _WORD = re.compile(
     "|files?|data|download|upload|raw|text|json|csv|xml|html|name|value|home|index|git|bearer|basic",
     re.IGNORECASE,
 )
-_FILE_NAME = re.compile(r".+\.[a-z][a-z0-9]{1,4}", re.IGNORECASE | re.DOTALL)
-_USER_INFO = re.compile(r"://[^/\s@\"'<>]{1,512}@")
-_SEPARATOR = re.compile("[&;]")
 _NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
-_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
+
+# The characters that a form, a path, requests and yarl (aiohttp) do not encode.
+_SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+
+# What is not a clear URL but can still be shown: a path, or a URL with a space or a backslash in its path.
+_PATH = re.compile(r"(?:https?:|ftp:)?[\w.~ ()\\-]*/[\w./~ ()\\-]*", re.IGNORECASE)
+# A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
+_PATH_CREDENTIALS = re.compile(r"://[^/@]*:(?!\d{1,5}/).*@", re.DOTALL)
+_PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")
+_USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")
 
 
 class Secret:
@@ -89,21 +77,12 @@ class Secret:
         return f"Secret({MASK})"
 
 
-def printed_forms(secret: Secret) -> tuple[str, ...]:
-    """Every form in which ``secret`` can be printed, longest first; one of fewer than three characters has none."""
+def printed_forms(secret: Secret) -> set[str]:
+    """Every form in which ``secret`` can be printed: raw and percent-encoded. One of fewer than three characters has none."""
     value = secret.reveal()
     if len(value) < _MIN_LENGTH:
-        return ()
-    if value.isascii() and value.isalnum():
-        return (value,)  # the same in every encoding
-    raw = value.encode("utf-8", "replace").decode("utf-8")
-    encoded = {quote(raw, safe=safe) for safe in ("", "/", _SAFE_IN_REQUESTS, _SAFE_IN_YARL)}
-    encoded |= {quote_plus(raw, safe=safe) for safe in ("", _SAFE_IN_YARL)}
-    lower = {re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form) for form in encoded}
-    in_json = json.dumps(raw)[1:-1]
-    return tuple(
-        sorted({value, raw, in_json, in_json.replace("/", "\\/")} | encoded | lower, key=lambda form: (-len(form), form))
-    )
+        return set()
+    return {value} | {encode(value, safe=safe, errors="replace") for encode in (quote, quote_plus) for safe in _SAFE_CHARACTERS}
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
@@ -114,13 +93,14 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     lowered = text.lower()
     # Usually none, so that no forms are computed: in a batch, each URL has its own secrets.
     found = tuple([secret for secret in secrets if secret.may_be_in(lowered)])
-    forms = _forms(found) if found else ()
-    return re.sub("|".join(map(re.escape, forms)), MASK, text) if forms else text
+    pattern = _pattern(found) if found else None
+    return pattern.sub(MASK, text) if pattern else text
 
 
-@functools.lru_cache  # a wait needs those of the same token at every poll
-def _forms(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
-    return tuple(sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True))
+@functools.lru_cache  # a wait needs that of the same token at every poll
+def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
+    forms = {form for secret in secrets for form in printed_forms(secret)}
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
@@ -134,18 +114,12 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 def redact_url(url: str) -> str:
     """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
 
-    Of a URL that parsers split differently, what follows its last ``@`` is shown. What is not a URL, such as a relative one, is
-    shown if nothing of it can be a credential, or else masked completely.
+    What is not a clear URL is shown if it is plainly a path, and else masked completely.
     """
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
-        if _HARMLESS.fullmatch(url) and _HARMLESS.fullmatch(unquote(url)):
-            return url
-        if unclear := _UNCLEAR.fullmatch(url):
-            scheme, user_info, shown, rest = unclear.groups()
-            return f"{scheme}{f'{MASK}@' if user_info else ''}{shown}{f'?{MASK}' if rest else ''}"
-        return MASK
+        return url if _PATH.fullmatch(url) else MASK
     _, at, address = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
@@ -164,8 +138,8 @@ def redact_path(path: str) -> str:
 @functools.lru_cache(1024)  # the responses of a service have few names
 def is_credential_name(name: str) -> bool:
     """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    return bool(_CREDENTIAL_NAME.fullmatch(re.sub(r"[\W_]+", "_", words)))
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+", " ", name).lower()
+    return bool(_CREDENTIAL_NAME.search(words.strip()))
 
 
 def is_credential_parameter(name: str) -> bool:
@@ -186,31 +160,26 @@ def redact_parameters(text: str) -> str:
 
 
 def _redacted_parameter(found: re.Match[str]) -> str:
-    is_shown = not is_credential_name(unquote(found[2])) or is_word(found[3].rstrip(".,)"))  # the URL may end a clause
-    return found[0] if is_shown else found[1] + MASK
+    is_credential = is_credential_name(unquote(found[2])) and not is_word(found[3])
+    return found[1] + MASK if is_credential else found[0]
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """The credentials in ``url``: user info, query and fragment, each as a whole; the password; parameters with such names.
 
     A user is one only where it may be a token: without a password, or with the one that stands for none. No other value is one
-    by itself: a file's name or id may also stand in a query, and masking it would mask the same text everywhere. So what the path
-    shows anyway, and a word that everybody writes, are none.
+    by itself: a file's name or id may also stand in a query, and masking it would mask the same text everywhere. So a part of
+    the path, and a word that everybody writes, are none.
     """
     try:
         parts = urlsplit(url)
     except ValueError:
         return (Secret(url),)
-    userinfo = parts.netloc.rpartition("@")[0]
-    user, _, password = userinfo.partition(":")
-    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) if text for pair in _SEPARATOR.split(text)]
-    values = [value for name, _, value in pairs if _is_credential(unquote(name), value)]
-    pieces = [userinfo, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
+    user_info = parts.netloc.rpartition("@")[0]
+    user, _, password = user_info.partition(":")
+    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
+    values = [value for name, _, value in pairs if value and is_credential_parameter(unquote(name))]
+    pieces = [user_info, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
-    shown = {part for path in (parts.path, unquote(parts.path)) for part in (path, path.strip("/"), *path.split("/"))}
+    shown = {*parts.path.split("/"), *unquote(parts.path).split("/")}
     return tuple(Secret(piece) for piece in sorted(found - shown) if not is_word(piece))
-
-
-def _is_credential(name: str, value: str) -> bool:
-    """Whether a parameter holds one. ``key`` is also what object stores call the path of a file."""
-    return is_credential_name(name) or (is_credential_parameter(name) and not _FILE_NAME.fullmatch(value))

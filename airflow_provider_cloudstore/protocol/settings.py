@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
-from urllib.parse import SplitResult, quote, unquote, urlunsplit
+from urllib.parse import SplitResult, quote, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.extras import Extras, extras_of
-from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
+from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.meanings import PROXY_ADVICE
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
@@ -24,16 +23,13 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 CONN_TYPE = "cloudstore"
 
-_GUARD = "protected_folder_ids"
-_ROOT: frozenset[str] = EXTRAS[_GUARD].default
+_ROOT: frozenset[str] = EXTRAS["protected_folder_ids"].default
 _HOST_ADVICE = (
     "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "
     'Plain http to another machine needs extra "allow_http": true.'
 )
 _SCHEMES = ("http", "https")
-_TYPE_WITH_SCHEME = re.compile(r"(?:.*[^a-z])?(https?)")  # http, or cloudstore+http
-_BARE_IPV6 = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*")  # as Airflow has it of a URI
-_PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")  # RFC 3986 section 3.3
+_SIMILAR = 0.75  # of two names, between 0 and 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +54,9 @@ class Settings(Extras):
     def from_connection(cls, connection: Any, extra: Mapping[str, Any]) -> Self:
         """Read the fields of an Airflow connection, and its extra.
 
-        The schema is the scheme, or more of the path prefix, which is what a URI has after the host. Where neither names the
-        scheme, the connection's type may, such as ``http``; else it is ``https``. Port 0, which a form may send, counts as none.
+        The schema is the scheme, or more of the path prefix, which is what a URI has after the host. Where neither the host nor
+        the schema names the scheme, the connection's type may be ``http``, as in a URI; else it is ``https``. Port 0, which a
+        form may send, counts as none.
 
         :raises ConfigurationError: if a field is invalid, or an unknown extra is the misspelling of a known one.
         """
@@ -70,9 +67,9 @@ class Settings(Extras):
         base_url = _base_url(connection, service.api_path, allow_http=read["allow_http"])
         access_token = _access_token(connection.password)
         keys: tuple[Secret, ...] = ()
-        if service.authorize and (login := _text(connection.login, "login")):
-            access_token, keys = Secret(""), (Secret(login), access_token)
-        if connection.password in read["file_page_url"]:
+        if service.authorize and connection.login:
+            access_token, keys = Secret(""), (Secret(connection.login), access_token)
+        if str(connection.password) in read["file_page_url"]:
             raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
         return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, **read)
 
@@ -102,17 +99,15 @@ class Settings(Extras):
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The access token, the parameters of every call, and the proxy's credentials: in its URL, and in a header (RFC 7617)."""
-        own = (self.access_token, *self.keys, *(Secret(one) for one in self.service.parameters.values() if not is_word(one)))
-        if not self.proxy:
-            return own
-        user, _, password = split_url(self.proxy.reveal()).netloc.rpartition("@")[0].partition(":")
-        header = b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-        return (*own, *url_secrets(self.proxy.reveal()), *([Secret(header)] if user or password else []))
+        """The access token or the keys for one, the parameters of every call, and the proxy's credentials."""
+        parameters = [Secret(one) for one in self.service.parameters.values() if not is_word(one)]
+        return (self.access_token, *self.keys, *parameters, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
 
 
 def read_extra(text: Any) -> dict[str, Any]:
     """The extra of an Airflow connection, which itself treats unreadable JSON as empty, and returns lists.
+
+    The Test button of Airflow 2 sends each field with a prefix, too.
 
     :raises ConfigurationError: if it is not a JSON object; the message does not repeat it.
     """
@@ -121,49 +116,40 @@ def read_extra(text: Any) -> dict[str, Any]:
         extra = json.loads(text or "{}")
     if not isinstance(extra, dict):
         raise ConfigurationError('the connection\'s extra must be a JSON object, such as {"timeout": 60}')
-    return extra
-
-
-def _text(value: Any, name: str) -> str:
-    if value is not None and not isinstance(value, str):
-        raise ConfigurationError(f"the connection's {name} must be a string, not {type(value).__name__}")
-    return value or ""
+    return {name.removeprefix(f"extra__{CONN_TYPE}__"): value for name, value in extra.items()}
 
 
 def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
-    text, more = _text(connection.host, "host").strip(), _text(connection.schema, "schema").strip().strip("/")
-    if not text:
+    host, schema = str(connection.host or "").strip(), str(connection.schema or "").strip().strip("/")
+    if not host:
         raise ConfigurationError("the connection has no host", advice=_HOST_ADVICE)
-    named, prefix = (more.lower(), "") if more.lower() in _SCHEMES else ("", quote(more))
-    scheme, _, address = text.rpartition("://")
-    if _BARE_IPV6.fullmatch(address):
-        address = f"[{address}]"
-    by_type = _TYPE_WITH_SCHEME.fullmatch(str(connection.conn_type))
-    url = f"{scheme or named or (by_type[1] if by_type else 'https')}://{address}"
+    is_scheme = schema.lower() in _SCHEMES
+    if "://" not in host:
+        by_type = str(connection.conn_type).lower()
+        default = by_type if by_type in _SCHEMES else "https"
+        host = f"{schema.lower() if is_scheme else default}://{host}"
+    url = host
     try:
-        parts = split_url(url)
+        parts = split_url(host)
         netloc = f"{parts.netloc}:{connection.port}" if connection.port and parts.port is None else parts.netloc
         url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, parts.fragment)).rstrip("/")
-        problem = url_problem(url, allow_http=allow_http) or _base_problem(parts, named)
+        problem = _base_problem(parts, schema if is_scheme else "") or url_problem(url, allow_http=allow_http)
     except AmbiguousUrlError as error:
         problem = str(error)
     if problem:
         raise ConfigurationError(f"the connection's host {redact_url(url)} {problem}", advice=_HOST_ADVICE)
+    prefix = "" if is_scheme else quote(schema)
     return f"{url}/{prefix}".rstrip("/").removesuffix(api_path).rstrip("/")
 
 
-def _base_problem(parts: SplitResult, named: str) -> str:
+def _base_problem(parts: SplitResult, schema: str) -> str:
     if parts.query or parts.fragment:
         return "contains a query or a fragment"
-    if named not in ("", parts.scheme):
-        return f"contradicts its schema '{named}'"
-    if not _PATH.fullmatch(parts.path):
-        return "contains a character in its path that must be percent-encoded"
-    return ""
+    return "" if schema.lower() in ("", parts.scheme) else f"contradicts its schema '{schema}'"
 
 
 def _access_token(value: Any) -> Secret:
-    password = _text(value, "password")
+    password = str(value or "")
     if not password:
         advice = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."
         raise ConfigurationError("the connection has no password", advice=advice)
@@ -191,9 +177,9 @@ def _number(value: Any, lowest: float, highest: float) -> float:
 
 def _whole_number(value: Any, lowest: float, highest: float) -> int:
     number = _number(value, lowest, highest)
-    if number != int(number):
-        raise ConfigurationError(f"must be a whole number from {lowest:g} to {highest:g}")
-    return int(number)
+    if number.is_integer():
+        return int(number)
+    raise ConfigurationError(f"must be a whole number from {lowest:g} to {highest:g}")
 
 
 def _verify(value: Any) -> bool | str:
@@ -201,20 +187,24 @@ def _verify(value: Any) -> bool | str:
     return str(value) if is_path else _flag(value)
 
 
+def _from_json(value: Any) -> Any:
+    """What a text holds as JSON, as in the field of a form; anything else as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(value) if isinstance(value, str) else value
+    return value
+
+
 def _protected(value: Any) -> frozenset[str]:
     """The protected ids. A value that may be meant to protect what it does not is an error."""
-    found, separator = value, ","
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        with suppress(ValueError, RecursionError):  # not JSON, so it has brackets
-            found = json.loads(value)
-    if isinstance(found, str):
-        found, separator = found.split(","), " "
+    found = _from_json(value) if str(value).lstrip().startswith("[") else value
+    is_text = isinstance(found, str)
+    if is_text:
+        found = found.split(",")
     is_list = isinstance(found, list) and all(type(one) in (str, int) for one in found)
     own = {str(one).strip() for one in found} if is_list else {""}
-    for one in own - _ROOT:
-        if separator in one or is_nothing(one) or folder_id_problem(one):
-            advice = 'Write ["id1", "id2"]. To protect only the root, remove the extra.'
-            raise ConfigurationError("must be a list of folder ids, each of which names one folder", advice=advice)
+    if any(folder_id_problem(one) or "," in one or (is_text and " " in one) for one in own - _ROOT):
+        advice = 'Write ["id1", "id2"]. To protect only the root, remove the extra.'
+        raise ConfigurationError("must be a list of folder ids, each of which names one folder", advice=advice)
     return _ROOT | own
 
 
@@ -223,28 +213,22 @@ def validate_proxy(value: Any) -> Secret:
 
     :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may contain credentials.
     """
-    text = value.strip() if isinstance(value, str) else ""
+    text = str(value).strip()
     url = text if "://" in text else f"http://{text}"
-    problem = ""
     try:
         parts = split_url(url)
-        if parts.scheme not in _SCHEMES:
-            problem = f"has the scheme '{parts.scheme}', but must be http or https"
-        elif parts.path not in ("", "/") or parts.query or parts.fragment:
-            problem = "contains more than a host and a port"
     except AmbiguousUrlError as error:
-        problem = str(error)
-    if problem:
-        raise ConfigurationError(problem, advice=PROXY_ADVICE)
+        raise ConfigurationError(str(error), advice=PROXY_ADVICE) from None
+    if parts.scheme not in _SCHEMES:
+        raise ConfigurationError(f"has the scheme '{parts.scheme}', but must be http or https", advice=PROXY_ADVICE)
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ConfigurationError("contains more than a host and a port", advice=PROXY_ADVICE)
     return Secret(url)
 
 
 def _conditions(value: Any) -> dict[str, Condition]:
     """One condition for all operations, or one for each."""
-    given = value
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):
-            given = json.loads(value)
+    given = _from_json(value) if str(value).lstrip().startswith("{") else value
     if not isinstance(given, dict):
         return {"": Condition.parse(given)}
     if unknown := given.keys() - {"delete", "upload", "link"}:
@@ -253,8 +237,7 @@ def _conditions(value: Any) -> dict[str, Condition]:
 
 
 def _parameters(value: Any) -> dict[str, str]:
-    with suppress(ValueError, RecursionError):
-        value = json.loads(value) if isinstance(value, str) else value
+    value = _from_json(value)
     if not isinstance(value, dict) or not all(isinstance(one, (str, int)) and name for name, one in value.items()):
         raise ConfigurationError('must be a JSON object of texts, such as {"account_id": "158642"}')
     if "access_token" in value:
@@ -274,28 +257,25 @@ def _one_of(choices: Iterable[str], value: Any) -> str:
     return str(value)
 
 
-_MESSAGES = ("Disk is full", "quota exceeded (507)", "no such file")
-
-
 def _pattern(value: Any) -> re.Pattern[str]:
     try:
         pattern = re.compile(value, re.IGNORECASE)
     except (re.error, TypeError, OverflowError, RecursionError):
         raise ConfigurationError("must be a regular expression, such as no such (folder|file)") from None
-    if pattern.search("") or all(map(pattern.search, _MESSAGES)):
+    if pattern.search(""):
         raise ConfigurationError("matches every message")
     return pattern
 
 
-def _template(placeholder: str, excluded: str, without: str, example: str, value: Any) -> str:
+def _template(placeholder: str, example: str, value: Any) -> str:
     """A URL with a placeholder; whether plain http is allowed is asked when it is used."""
-    if not isinstance(value, str) or value.count(placeholder) != 1 or excluded in value:
-        problem = f"must be a URL that contains {placeholder} once, and no {without}"
-    else:
-        problem = url_problem(value.strip(), allow_http=True)
+    template = str(value).strip()
+    problem = url_problem(template, allow_http=True)
+    if template.count(placeholder) != 1:
+        problem = f"must be a URL that contains {placeholder} once"
     if problem:
         raise ConfigurationError(problem, advice=f"Set it to a URL such as https://files.example.com/{example}.")
-    return str(value).strip()
+    return template
 
 
 _PARSERS: dict[str, Callable[..., Any]] = {
@@ -313,23 +293,24 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "paths": Paths.parse,
     "conditions": _conditions,
     "pattern": _pattern,
-    "download URL": partial(_template, "{token}", "#", "fragment", "download?download_token={token}"),
-    "page URL": partial(_template, "{file_id}", "{token}", "token", "files/{file_id}"),
+    "download URL": partial(_template, "{token}", "download?download_token={token}"),
+    "page URL": partial(_template, "{file_id}", "files/{file_id}"),
 }
 """How each kind of extra is read: from its value, and its bounds."""
 
 
 def _refuse_misspellings(extra: Mapping[str, Any]) -> None:
     """Reject an unknown extra that is nearly a known one: what it was to protect or to declare would not count."""
-    known = {name.replace("_", ""): name for name in EXTRAS}
     for name in _unknown(extra):
-        bare = re.sub("^extra__[^_]*__|[^a-z]", "", name.lower())
-        close = get_close_matches(bare, known, 1, 0.8) or [one for one in known if len(bare) > 4 and one.startswith(bare)]
-        if close:
+        if close := get_close_matches(name.lower(), EXTRAS, 1, _SIMILAR):
             raise ConfigurationError(
-                f"extra '{name}' of the connection is unknown, and resembles '{known[close[0]]}'",
-                advice="Correct its name, and write it at the top level of extra; rename anything else.",
+                f"extra '{name}' of the connection is unknown, and resembles '{close[0]}'",
+                advice="Correct its name, or rename it if it means something else.",
             )
+
+
+def _unknown(extra: Mapping[str, Any]) -> list[str]:
+    return sorted(extra.keys() - EXTRAS.keys())
 
 
 def _service(extra: Mapping[str, Any]) -> Service:
@@ -340,8 +321,8 @@ def _service(extra: Mapping[str, Any]) -> Service:
 
 
 def _is_set(name: str, extra: Mapping[str, Any]) -> bool:
-    """Absent, null and empty extras have their defaults, but an empty list of guards is an error."""
-    return extra.get(name) is not None and (extra[name] != "" or name == _GUARD)
+    """Absent, null and empty extras have their defaults."""
+    return extra.get(name) not in (None, "")
 
 
 def _read(name: str, value: Any) -> Any:
@@ -352,12 +333,6 @@ def _read(name: str, value: Any) -> Any:
         raise replace(error, reason=f"extra '{name}' of the connection {error.reason}") from None
     except ValueError as problem:  # of a path or a condition
         raise ConfigurationError(f"extra '{name}' of the connection {problem}") from None
-
-
-def _unknown(extra: Mapping[str, Any]) -> list[str]:
-    """The unknown extras. Airflow 2.11's Test button sends each field a second time, with a prefix."""
-    copies = {f"extra__{CONN_TYPE}__{key}" for key in EXTRAS if extra.get(key) == extra.get(f"extra__{CONN_TYPE}__{key}")}
-    return sorted(extra.keys() - EXTRAS.keys() - copies)
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any], login: Any = None) -> list[str]:

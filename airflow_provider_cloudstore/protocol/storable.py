@@ -28,8 +28,8 @@ def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
     """``value`` as plain data: bounded, with finite numbers, and strings and keys safe for every serializer.
 
     A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, and a key that begins with ``__`` is
-    prefixed with ``key``. A text whose name says that it is a credential is masked. A value that exceeds :data:`MAX_BYTES`, or
-    what is below 32 levels, is replaced by a note.
+    prefixed with ``key``. A text is masked if its name, or one above it, says that it is a credential. A value that exceeds
+    :data:`MAX_BYTES`, or what is below 32 levels, is replaced by a note.
 
     :param value: parsed JSON.
     :param clean: removes secrets from a string, a key or a number.
@@ -50,9 +50,7 @@ def _stored(value: Any, clean: Callable[[str], str], levels: int, *, is_credenti
     if isinstance(value, list):
         return [_stored(one, clean, levels - 1, is_credential=is_credential) for one in value]
     return {
-        _key(name, clean): _stored(
-            one, clean, levels - 1, is_credential=is_credential_name(name) or (is_credential and name.lower() == "value")
-        )
+        _key(name, clean): _stored(one, clean, levels - 1, is_credential=is_credential or is_credential_name(name))
         for name, one in value.items()
     }
 

@@ -1,4 +1,7 @@
-"""Splits a URL only if every parser splits it alike: an ambiguous one is neither sent nor given a token."""
+"""Splits a URL with Python's own parser, and refuses one that other parsers may split differently.
+
+An ambiguous URL is neither sent nor given a token.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +11,51 @@ import re
 from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
 
-_SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?P<rest>.*)", re.DOTALL)
-_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
-# Without a colon, or a name with a dot, this machine or an address, which are no user.
-_PLAIN_HOST = re.compile(r"[^@:]+|(?:[^@:]*\.[^@:]*|localhost|\[[^@]*\])(?::[0-9]+)?")
+_HOST_NAME = re.compile(r"[\w.~-]+")
 
 
 class AmbiguousUrlError(ValueError):
-    """Not a URL, or one that parsers split differently. The message repeats nothing of it."""
+    """Not an absolute URL, or one that parsers split differently. The message repeats nothing of it."""
 
 
 @functools.lru_cache  # a source URL is split for validation and for redaction
 def split_url(url: str) -> SplitResult:
-    """The parts of an absolute URL (RFC 3986 section 3), with a host and, if any, a port from 1 to 65535.
+    """The parts of an absolute URL (RFC 3986 section 3).
 
-    Most parsers take part of user info with a raw ``/`` or ``@`` for the host or the path. So an ``@`` in a path is rejected
-    unless what stands before the path is plainly a host. A raw ``?`` or ``#`` in a password leaves no valid port, or ends up in
-    the query, which is never displayed.
-
-    :raises AmbiguousUrlError: if it is ambiguous or not a URL; the message says why.
+    :raises AmbiguousUrlError: if it is not absolute, or ambiguous; the message says what to write instead.
     """
-    shape = _SHAPE.fullmatch(url)
-    if shape is None:
-        raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
-    authority = shape["authority"]
     if "\\" in url:
         raise AmbiguousUrlError("contains a backslash: write it as %5C")
-    if " " in authority or not authority.isprintable():
-        raise AmbiguousUrlError("contains a space or an invisible character in its host")
-    user_info, _, address = authority.rpartition("@")
-    if "@" in user_info or ("@" in shape["path"] and not _PLAIN_HOST.fullmatch(authority)):
-        raise AmbiguousUrlError(
-            "has an '@' that may end user info with a '/', '?', '#' or '@' in it: write those as %2F, %3F, %23, %40"
-        )
-    return _validated(url, address)
-
-
-def _validated(url: str, address: str) -> SplitResult:
-    host, colon, port = address.rpartition(":") if not address.endswith("]") else (address, "", "")
-    if ":" in host and not host.startswith("["):
-        raise AmbiguousUrlError("has more than one ':' in its host and port")
-    if colon and not (_PORT.fullmatch(port) and 1 <= int(port) <= 65535):
-        raise AmbiguousUrlError("has a port that is not a number from 1 to 65535")
-    with suppress(ValueError):  # brackets without an IPv6 address, or characters that NFKC turns into delimiters
+    if " " in url or not url.isprintable():
+        raise AmbiguousUrlError("contains a space or an invisible character: percent-encode it")
+    if "://" not in url:
+        raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
+    try:
         parts = urlsplit(url)
-        if _is_host(parts.hostname or "", (host if colon else address).startswith("[")):
-            return parts
-    raise AmbiguousUrlError("has no valid host")
+        is_valid = _is_host(parts.hostname or "") and parts.port != 0
+    except ValueError:  # the library's, for a port, brackets, or characters that NFKC turns into delimiters
+        is_valid = False
+    if not is_valid:
+        raise AmbiguousUrlError("has no valid host, or a port that is not a number from 1 to 65535")
+    if _may_hold_user_info_in_path(parts):
+        raise AmbiguousUrlError("has an '@' after what may be user info: write a '/' or '@' in it as %2F or %40")
+    return parts
 
 
 @functools.lru_cache  # the URLs of a batch have few hosts
-def _is_host(host: str, is_bracketed: bool) -> bool:
-    if is_bracketed:
-        return bool(ipaddress.IPv6Address(host))
-    # The codec rejects an empty label and one of more than 63 characters.
-    return not re.search(r"[^\w.~-]", host) and bool(host.encode("idna"))
+def _is_host(host: str) -> bool:
+    # The codec raises a ValueError for an empty label and for one of more than 63 characters.
+    return ":" in host or (bool(_HOST_NAME.fullmatch(host)) and bool(host.encode("idna")))
+
+
+def _may_hold_user_info_in_path(parts: SplitResult) -> bool:
+    """Whether user info may hold a raw ``/`` or ``@``, so that some parsers take a part of it for the host or the path."""
+    user_info, _, address = parts.netloc.rpartition("@")
+    if "@" not in user_info + parts.path:
+        return False
+    host = parts.hostname or ""
+    is_plain_host = ":" not in address or "." in host or ":" in host or host == "localhost"
+    return bool(user_info) or not is_plain_host
 
 
 def is_loopback(host: str) -> bool:

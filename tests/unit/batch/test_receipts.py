@@ -158,10 +158,10 @@ def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path
     assert [digest for digest, _ in read(Folder(tmp_path), 2)] == [digest_of("1"), digest_of("2")]
 
 
-@pytest.mark.parametrize("below", ["file", "file/a/b", "/proc/none"])
+@pytest.mark.parametrize("below", ["file", "file/a/b"])
 def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BatchStoppedError, match=rf"receipts: .*{below}.*(?i:not a directory|No such file)") as error:
+    with pytest.raises(BatchStoppedError, match=rf"receipts: .*{below}.*(?i:not a directory)") as error:
         begun(Folder(tmp_path / below))
     assert (error.value.ended_by, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
 

@@ -42,13 +42,6 @@ def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(tmp_path: 
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_target_below_a_file_is_refused_before_a_wait(tmp_path: Path, scheme: str) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(InvalidInputError, match=rf"'{tmp_path}/file/in/f' cannot be written: '{tmp_path}/file' is not a folder"):
-        resolve_target(f"{scheme}{tmp_path}/file/in/f", "f1")
-
-
 def test_the_tries_of_a_task_have_names_that_no_other_task_has(monkeypatch: pytest.MonkeyPatch) -> None:
     def tries(**other: Any) -> list[str]:
         ti = SimpleNamespace(**{"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1, "try_number": 1} | other)

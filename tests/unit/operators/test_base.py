@@ -30,7 +30,7 @@ from tests.support import store_file
 NO_IDS: list[Any] = [
     {"file_id": "f1"}, ["f1"], ("f1",), {"f1"}, 1.5, True, b"f1",
     "{'file_id': 'f1', 'url': 'https://h/***'}", '{"file_id": "f1"}', "['f1', 'f2']", "[1, 2]", "('f1', 'f2')",
-    "True", "true", "b'f1'", "LazyXComSequence([2 items])", "LazySelectSequence([1 item])", "<object object at 0x7f>",
+    "True", "true", "LazyXComSequence([2 items])", "LazySelectSequence([1 item])", "<object object at 0x7f>",
     "<Mapped(upload)>", "array(['f1'])",
 ]  # fmt: skip
 """What is no id, and the text of such a thing as a template renders it."""

@@ -39,20 +39,18 @@ ORDINARY = [
     "550e8400-e29b-41d4-a716-446655440000",
     *(f"2024.{month:02}" for month in range(1, 13)), "2.0", "3.14", "202501.0", "-1.5", "inf", "1e22",
 ]  # fmt: skip
-NOTHING = [
-    "", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}", "('None',)", "['']", '""',
-    '"None"', "None/None",
-]  # fmt: skip
+NOTHING = ["", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}"]
 
 
 @pytest.mark.parametrize(
     "folder_id",
     [
-        *ROOTS, *UNCLEAR, "a/", "/a", "a//b", "a/ b", "a /b", "reports.", "a./b", "a/None", "[]/a",
+        *ROOTS, Decimal("-0"), UUID(int=0), *UNCLEAR, "a/", "/a", "a//b", "a/ b", "a /b", "reports.", "a./b", "a/None",
+        '"None"', "('None',)",
         *(f"a/{root}/b" for root in ROOTS),
     ],
 )  # fmt: skip
-def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: str) -> None:
+def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: Any) -> None:
     with pytest.raises(InvalidInputError, match="nothing was sent"):
         DeleteFolder(settings(protected_folder_ids=frozenset()), folder_id)
 
@@ -71,8 +69,9 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        *[(value, type(value).__name__) for value in (True, 1.5, 2.0, 10**1300, b"f1", ["https://u:hunter2@h/x"])],
-        *[(Decimal(text), "Decimal") for text in ("1.5", "42.0", "1E+3", "NaN", "Infinity")],
+        *[(value, type(value).__name__) for value in (True, 1.5, 2.0, b"f1", ["https://u:hunter2@h/x"])],
+        pytest.param(10**5000, "int", id="too long"),
+        *[(Decimal(text), "Decimal") for text in ("42.0", "1E+3", "NaN")],
         *[(value, "not rendered") for value in ("{{ x }}", "{% x %}", "https://h/{{ x\n}}?a=1", "https://h/{%- x -%}")],
         *[(f"a{control}b", "line break or control") for control in "\n\x1b\x7f\x85\u2028\u200e\u202e\u2066\ud800"],
     ],
@@ -84,18 +83,15 @@ def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]],
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-@pytest.mark.parametrize("of", [lambda result: result, str], ids=["object", "text"])
-def test_the_xcom_of_an_upload_is_refused_with_the_advice_to_pass_its_file_id(operation: type[Operation[Any]], of: Any) -> None:
+@pytest.mark.parametrize(
+    "value", [{"file_id": "f1", "url": "https://h/x"}, "{'url': 'https://h/x', 'file_id': 'f1'}", ["f1"]], ids=str
+)
+def test_what_holds_more_than_an_id_is_refused_with_what_to_pass_instead(operation: type[Operation[Any]], value: Any) -> None:
     field = operation.parameters[0].name
-    for result in ({"file_id": "f1", "url": "https://h/x"}, {"url": "https://h/x", "file_id": "f1"}):
-        with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
-            operation(settings(), of(result))
-        assert "Pass its file_id" in refused.value.what_to_do
-        assert "expand" not in refused.value.what_to_do
-    for other in ({"id": "f1"}, ["file_id"]):
-        with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
-            operation(settings(), of(other))
-        assert f"expand({field}=...)" in refused.value.what_to_do
+    with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
+        operation(settings(), value)
+    assert "key='upload')['file_id']" in refused.value.what_to_do
+    assert f"expand({field}=...)" in refused.value.what_to_do
 
 
 @pytest.mark.parametrize(
@@ -120,20 +116,14 @@ class Folder(IntEnum):
 @pytest.mark.parametrize(
     ("value", "sent"),
     [
-        (Decimal(42), "42"), (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"),
-        (Folder.STAGING, "42"), (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+        (Decimal("-42"), "-42"), (Decimal(10) ** 20, "1" + "0" * 20), (Number(), "42"),
+        (Folder.STAGING, "42"), (10**30, "1" + "0" * 30), (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
     ],
 )  # fmt: skip
 def test_an_id_of_a_database_is_sent_as_its_text(value: Any, sent: str) -> None:
     assert DeleteFolder(settings(), value).subject == CreateDownloadLink(settings(), value).subject == sent
     call = OtherCall(settings(), "POST", "/file/rename", {"file_id": value})
     assert call.arguments == {"file_id": sent}
-
-
-@pytest.mark.parametrize("value", [Decimal(0), Decimal("-0"), UUID(int=0)])
-def test_the_root_is_refused_in_any_type(value: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"is refused|is protected"):
-        DeleteFolder(settings(), value)
 
 
 @cases(max_examples=examples(100), deadline=None)
@@ -161,9 +151,3 @@ def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_arou
 @pytest.mark.parametrize("folder_id", ORDINARY)
 def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
     assert DeleteFolder(settings(), folder_id).subject == folder_id
-
-
-@cases(deadline=None)
-@given(st.integers(1, 10**30))
-def test_any_number_but_zero_is_an_id(number: int) -> None:
-    assert DeleteFolder(settings(), number).subject == DeleteFolder(settings(), str(number)).subject == str(number)

@@ -4,42 +4,44 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_provider_cloudstore.exceptions import InvalidInputError, one_line
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import MASK, redact_url
 from tests.support import settings
 
-NAMED = "https://***@host/x"
-LONG = "a" * 64 + ".example"
+AT_SIGN, HOST_OR_PORT = "an '@' after what may be user info", "no valid host, or a port"
 
 
 @pytest.mark.parametrize(
     ("url", "says", "shown"),
     [
-        ("https://user:hunter/2pass@host/x", "an '@' that may end user info", NAMED),
-        ("https://user:8443/@host/x", "an '@' that may end user info", NAMED),
-        ("https://user:8443/hunter@2x.png?a=hunter", "an '@' that may end user info", "https://***@2x.png?***"),
-        ("https://user:p@hunter/2@host/x", "an '@' that may end user info", NAMED),
-        ("https://user:p@h.example/hunter/2@host/x", "an '@' that may end user info", NAMED),
-        ("https://hunter@h.example/2@host/x", "an '@' that may end user info", NAMED),
-        ("https://user:hunter@2@host/x", "an '@' that may end user info", NAMED),
-        ("https://user:hunter#2@host/x", "has a port that is not a number", MASK),
-        ("https://user:hunter/2#@host/x", "has a port that is not a number", MASK),
-        ("https://user:hunter2\\@host/x", "a backslash", NAMED),
-        ("https://user:hunter 2@host/x", "a space", NAMED),
-        ("user:hunter2@host/x", "no scheme", MASK),
-        *[(f"https://user:hunter2@host:{port}/x", "not a number from 1", f"https://***@host:{port}/x") for port in ("", "0")],
-        ("https://files.example.com:65536/x?sig=hunter", "not a number from 1", "https://files.example.com:65536/x?***"),
+        ("https://user:hunter/2pass@host/x", HOST_OR_PORT, MASK),
+        *[
+            (f"https://{credentials}@host/x", AT_SIGN, MASK)
+            for credentials in (
+                "user:8443/",
+                "user:p@hunter/2",
+                "user:p@h.example/hunter/2",
+                "hunter@h.example/2",
+                "user:hunter@2",
+            )
+        ],
+        ("https://user:hunter#2@host/x", HOST_OR_PORT, MASK),
+        ("https://user:hunter2@a:b:1/x", HOST_OR_PORT, MASK),
+        ("https://user:hunter2@[bad/x", HOST_OR_PORT, MASK),
+        ("https://user:hunter2@a%2eb/x", HOST_OR_PORT, MASK),
+        ("https://user:hunter2@a..b/x", HOST_OR_PORT, MASK),
+        (f"https://{'a' * 64}.example/x", HOST_OR_PORT, f"https://{'a' * 64}.example/x"),
+        ("https://files.example.com:0/x", HOST_OR_PORT, MASK),
+        ("https://files.example.com:65536/x?sig=hunter", HOST_OR_PORT, MASK),
+        ("https://user:hunter2\\@host/x", "a backslash", MASK),
         ("https://files.example.com/a\\b (1).txt", "a backslash", "https://files.example.com/a\\b (1).txt"),
-        ("https://files.example.com/a\\b(1).txt", "a backslash", "https://files.example.com/a\\b(1).txt"),
+        ("https://files.example.com/a b.txt", "a space", "https://files.example.com/a b.txt"),
+        ("https://user:hunter 2@host/x", "a space", MASK),
+        ("https://u:hunter2@h/a b?sig=hunter2", "a space", MASK),
+        ("https://h/a\u200bb", "an invisible character", MASK),
+        ("user:hunter2@host/x", "no scheme", MASK),
         ("/files/report.csv", "no scheme", "/files/report.csv"),
-        ("cdn.example.com/jquery@3/x.js", "no scheme", "cdn.example.com/jquery@3/x.js"),
-        ("https://user:hunter2@a:b:1/x", "more than one ':'", MASK),
-        ("https://user:hunter2@[bad/x", "no valid host", MASK),
-        ("https://user:hunter2@a%2eb/x", "no valid host", MASK),
-        *[(f"https://user:hunter2@{host}/x", "no valid host", f"https://***@{host}/x") for host in ("a..b", LONG)],
-        ("https://u:hunter2@h/a b?sig=hunter2", "a space", "https://***@h/a b?***"),
-        ("https://h/a\u200bb", "an invisible character", "https://h/a\u200bb"),
         ("s3://bucket/key?sig=hunter2", "the scheme 's3'", "s3://bucket/key?***"),
     ],
 )
@@ -48,8 +50,7 @@ def test_a_source_is_refused_with_what_is_wrong_and_named_without_what_may_be_se
         UploadFromUrl(settings(), url)
     assert not refused.value.sent
     assert "hunter" not in str(refused.value)
-    assert f"url {one_line(shown)} " in str(refused.value)
-    assert redact_url(url) == redact_url(shown) == shown
+    assert f"url {shown} " in str(refused.value)
 
 
 @pytest.mark.parametrize(
