@@ -77,9 +77,9 @@ MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
         b'id,url,note\r\n1,https://h/a,"one, \xff"\r\n2\r\n',
     ),
     "single.csv": (
-        b"URL\r\nhttps://h/a,1\r\nhttps://h/b,2\r\n",
+        b'URL\r\n"https://h/a,1"\r\n"https://h/b,2"\r\n',
         [("https://h/a,1", Status.QUEUED), ("https://h/b,2", FAILED)],
-        b"URL\r\nhttps://h/b,2\r\n",
+        b'URL\r\n"https://h/b,2"\r\n',
     ),
     "list.tsv": (
         b"TsvHttpData-1.0\nhttps://h/a\t1357\twHENa08V36iPYAsOa2JAdw==\nhttps://h/b\t2\nhttps://h/c\n",
@@ -124,14 +124,6 @@ def test_the_receipts_of_two_batches_make_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"(?s)the receipts of several batches.*Give each run a folder"):
         write_failed(tmp_path / "receipts", tmp_path / "urls", tmp_path / "none")
     assert not (tmp_path / "none").exists()
-
-
-def test_the_manifest_itself_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "urls").write_text("https://h/a\nhttps://h/b\n")
-    write(tmp_path / "receipts", 1, ("https://h/a", FAILED))
-    with pytest.raises(InvalidInputError, match="the target is the manifest itself"):
-        write_failed(tmp_path / "receipts", str(tmp_path / "urls"), tmp_path / "urls")
-    assert (tmp_path / "urls").read_text() == "https://h/a\nhttps://h/b\n"
 
 
 def test_a_list_is_no_manifest_and_is_not_shown(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def ledger_of(**counts: int) -> Ledger:
     return ledger
 
 
-def test_the_starting_line_and_the_counts_as_a_line_tell_what_earlier_tries_queued() -> None:
+def test_the_counts_contain_what_earlier_tries_queued() -> None:
     ledger = ledger_of(queued=1200, queued_earlier=5, failed=1)
-    assert ledger.starting_line == "A batch of 1,206 URLs (5 settled by earlier tries)"
-    assert str(ledger) == "1,205 queued, 1 failed of 1,206 URLs (5 queued by earlier tries)"
+    assert ledger.describe(ledger.counts) == "1,205 queued, 1 failed of 1,206 URLs"
+    assert ledger.to_dict()["queued_earlier"] == 5
 
 
 @pytest.mark.parametrize(

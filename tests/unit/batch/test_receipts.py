@@ -74,8 +74,7 @@ DAMAGES = {
     "empty line": "",
     "bytes": "\xff",
     "list": "[]",
-    "short digest": QUEUED.replace(DIGEST, DIGEST[:-2]),
-    "long digest": QUEUED.replace(DIGEST, DIGEST + "00"),
+    "cut digest": QUEUED.replace(DIGEST, DIGEST[:-1]),
     "unknown status": QUEUED.replace("queued", "sent"),
 }
 
@@ -85,24 +84,9 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     names = [f"part-{Try(SCOPE).batch}-0001-{number:08d}-aa.jsonl" for number in range(3)]
     files = {name: f"{QUEUED}\n".encode() for name in names}
     files[names[1]] = f"{QUEUED}\n{damage}\n{QUEUED}\n".encode("latin-1")
-    with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{names[1]} is damaged") as error:
+    with pytest.raises(BatchStoppedError, match=f"receipts: s3://b/r/{names[1]} is damaged") as error:
         read(MemoryFolder(files), 2)
     assert (error.value.ended_by, error.value.permanent) == ("receipts", True)
-
-
-NO_OWNER = ["", "{", "[]", "7", "{}", '{"number": "1", "process": "aa"}', '{"number": 1}', "\xff", "[" * 10**5]
-
-
-@pytest.mark.parametrize("damage", NO_OWNER)
-def test_a_damaged_owner_file_is_named_and_is_no_outage(damage: str) -> None:
-    folder = MemoryFolder()
-    receipts = begun(folder)
-    (name,) = folder.files
-    folder.files[name] = damage.encode("latin-1")
-    for fails in (lambda: receipts.write([line("1")]), lambda: begun(folder, 2)):
-        with pytest.raises(BatchStoppedError, match=f"receipts: s3://b/r/{name} is damaged") as error:
-            fails()
-        assert (error.value.ended_by, error.value.permanent) == ("receipts", True)
 
 
 # --- the folder
@@ -161,7 +145,7 @@ def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path
 @pytest.mark.parametrize("below", ["file", "file/a/b", "/proc/none"])
 def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BatchStoppedError, match=rf"receipts: .*{below}.*(?i:not a directory|No such file)") as error:
+    with pytest.raises(BatchStoppedError, match=rf"receipts: .*{below}.*(is not a folder|No such file)") as error:
         begun(Folder(tmp_path / below))
     assert (error.value.ended_by, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
 

@@ -104,7 +104,7 @@ class Process(Folder, Connectable):
             lambda: SETTINGS,
             Options(**self.world.options),
             Receipts(self, Try(("simulated",), self.number)),
-            killed=lambda: self.terminated,
+            must_end=lambda: "the task was terminated" if self.terminated else "",
             connect=self.connect,
             clock=self.loop.time,
             in_thread=self.in_thread,
@@ -303,7 +303,7 @@ def verdict(world: World, report: Ledger, interruptions: int, seed: int) -> None
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
     monkeypatch.setattr(sender, "_LINES_AT_ONCE", 2)
-    monkeypatch.setattr(job, "_KILL_CHECK_INTERVAL", 1.0)
+    monkeypatch.setattr(job, "_POLL_INTERVAL", 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -351,7 +351,7 @@ def settle(self: Any, outcomes: Any) -> None:
 
 PLANTED: dict[str, tuple[Any, str, Any]] = {
     "sends without a lease": (Lease, "is_valid", property(lambda self: True)),
-    "adds to a part whose request failed": (Receipts, "_has_failed", property(lambda self: False, lambda self, failed: None)),
+    "adds to a part whose request failed": (Receipts, "_begin_part", lambda self: None),
     "has no fence": (Receipts, "_find_owner", lambda self, **_: self.folder.read(self._owner) is not None),
     "forgets what it could not write": (Receipts, "write", forget_failed),
     "forgets the part that it writes anew": (Receipts, "write", forget_part),
