@@ -10,10 +10,6 @@ from typing import Any
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS
-
-_OPERATIONS = (*(operation.key for operation in OPERATIONS), "authorize", "other", "download", "*")
-
 
 class Kind(Enum):
     """What goes wrong: ``docs/reference/emulator.md`` has what a client sees. "Before" and "after" refer to the effect."""
@@ -30,7 +26,7 @@ class Kind(Enum):
 class Fault:
     """One scripted fault.
 
-    :param operation: the key of an operation, ``authorize``, ``other`` (any other call), ``download``, or ``*`` for all.
+    :param operation: ``delete``, ``upload``, ``link``, ``authorize``, ``other`` (any other call), ``download``, or ``*`` for all.
     :param times: how many requests it affects; 0 for all.
     """
 
@@ -43,10 +39,6 @@ class Fault:
     seconds: float = 1.0
     after: int = 1
     effect: bool = False
-
-    def __post_init__(self) -> None:
-        if self.operation not in _OPERATIONS:
-            raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, not {self.operation!r}")
 
     async def apply(self, request: web.Request, work: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         """Respond to a request, for which ``work`` performs the operation and returns the usual response."""
