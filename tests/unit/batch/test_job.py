@@ -55,11 +55,6 @@ def test_the_log_begins_with_the_counts_and_shows_the_progress(caplog: pytest.Lo
     ]
 
 
-def test_an_empty_manifest_is_a_success() -> None:
-    report = Batch([]).run()
-    assert (report.total, report.error) == (0, None)
-
-
 # --- what ends it
 
 

@@ -86,11 +86,9 @@ def test_a_manifest_that_is_no_file_is_refused_and_one_that_cannot_be_copied_is_
     [
         ("http://h/1", "http://h/1", ""),
         (["http://h/1"], "http://h/1", ""),
-        (("http://h/1",), "http://h/1", ""),
         ({"id": 1, "link": "http://h/1"}, "http://h/1", ""),
         (None, None, ""),  # refused when it is sent, like other things that are no URL
         (["http://h/1", 7], None, "the row has 2 values: select the URL alone"),
-        ([], None, "the row has 0 values: select the URL alone"),
         ({"url": "http://h/1"}, None, "the line has no key 'link'"),
     ],
 )
@@ -184,14 +182,6 @@ LINES: dict[str, tuple[bytes, list[Line]]] = {
             (5, "http://h/4", ""),
             (7, None, "the line has no value in column 'url'"),
             (8, None, "the line has 3 fields and the header 2: quote values that hold the delimiter"),
-        ],
-    ),
-    "list.tsv": (
-        b"TsvHttpData-1.0\n\t1357\nhttp://h/1,a;b\t1\tx\ty\nhttp://h/2,a;b\t1\n",
-        [
-            (2, None, "the line has no value in column 'url'"),
-            (3, None, "the line has 4 fields and the header 3: quote values that hold the delimiter"),
-            (4, "http://h/2,a;b", ""),
         ],
     ),
 }

@@ -46,9 +46,6 @@ def test_a_later_try_that_finds_no_owner_file_refuses_a_local_folder_and_warns_o
         begun(folder, 2)
     assert bool(folder.files) is not is_local
     assert caplog.messages == ([] if is_local else ["No receipts of an earlier try in s3://b/r: this try sends every URL."])
-    folder.files.clear()
-    begun(folder, 1)
-    begun(folder, 3)
 
 
 def test_a_folder_that_is_emptied_while_a_batch_runs_stops_it() -> None:
@@ -73,7 +70,6 @@ DAMAGES = {
     "cut": QUEUED[:-20],
     "empty line": "",
     "bytes": "\xff",
-    "list": "[]",
     "cut digest": QUEUED.replace(DIGEST, DIGEST[:-1]),
     "unknown status": QUEUED.replace("queued", "sent"),
 }
@@ -155,7 +151,6 @@ def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Pa
     [
         ("path", errno.EACCES, BatchStoppedError),
         ("path", errno.ENOENT, FileNotFoundError),
-        ("sftp", errno.ENOENT, FileNotFoundError),
         ("sftp", errno.EACCES, PermissionError),  # credentials are renewed
     ],
 )
@@ -174,13 +169,8 @@ def test_a_local_folder_that_may_not_be_written_stops_the_batch_at_any_write_and
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
 
 
-WRAPPED = RuntimeError("adlfs")
-WRAPPED.__cause__ = type("ResourceNotFoundError", (Exception,), {})()
-
-
-@pytest.mark.parametrize("error", [FileNotFoundError("The specified bucket does not exist"), WRAPPED], ids=repr)
-def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     path = UPath("memory://missing/receipts")
-    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=error))
+    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=FileNotFoundError("no such bucket")))
     with pytest.raises(BatchStoppedError, match="its bucket or container does not exist"):
         begun(Folder(path))
