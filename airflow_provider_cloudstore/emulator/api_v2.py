@@ -37,6 +37,9 @@ class ApiV2:
     faults: list[Fault] = field(default_factory=list)
     """The script: the first fault that matches a request is applied to it."""
 
+    def __post_init__(self) -> None:
+        self.store.put_folder(UPLOAD_FOLDER)
+
     @property
     def credentials(self) -> dict[str, Any]:
         """The fields of an Airflow connection beside type and host."""

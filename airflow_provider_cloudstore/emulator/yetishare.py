@@ -26,6 +26,9 @@ class YetiShare(ApiV2):
     key1: str = field(default_factory=lambda: secrets.token_hex(32))
     key2: str = field(default_factory=lambda: secrets.token_hex(32))
 
+    def __post_init__(self) -> None:
+        """There is no folder at first: uploads land in the root."""
+
     @property
     def credentials(self) -> dict[str, Any]:
         """The key pair and the name of the service."""

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.batch.manifest import Entry, FileManifest, list_manifest
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError, InvalidInputError
@@ -134,24 +132,6 @@ def test_what_begins_like_no_format_is_refused_and_not_shown(content: bytes, nam
     assert "is neither text with a URL a line, nor JSON Lines, nor CSV whose header names the column 'url' once" in refused
     assert "(url_column names another), in UTF-8, plain or gzip" in refused
     assert "hunter2" not in refused
-
-
-FIRST_LINES = st.sampled_from([content for _, content in FORMATS] + [b"\x1f\x8b", b"\xff\xfe", b"\xef\xbb\xbf", b'"', b"{"])
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.binary(max_size=12) | FIRST_LINES | st.sampled_from([b"\r", b"\n", b"\x00", b","]), max_size=6).map(b"".join),
-    st.sampled_from(["urls", "urls.csv"]),
-    st.booleans(),
-)
-def test_reading_whatever_bytes_ends_in_entries_or_in_an_error_of_ours(content: bytes, name: str, is_gzip: bool) -> None:
-    packed = gzip.compress(content) if is_gzip else content
-    try:
-        for entry in manifest_of(lambda mode: io.BytesIO(packed), name)():
-            assert len(entry.digest) == 32
-    except CloudStoreError as refused:
-        assert refused.permanent  # noqa: PT017  (either is right)
 
 
 def test_a_truncated_gzip_is_refused() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -120,22 +119,6 @@ def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not
     assert [digest for digest, _ in found[::3]] == [digest_of(f"{number} {process}") for number, process in tries]
     assert [status for _, status in found] == [Status.QUEUED, Status.FAILED, Status.UNKNOWN] * 4
     assert Receipts(folder, Try(("dag", "another run"))).begin() == []
-
-
-@pytest.mark.parametrize("place", ["path", "sftp"])
-def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path: Path, place: str) -> None:
-    receipts = begun(Folder(PLACES[place](str(tmp_path))))
-    receipts.write([line("1")])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            receipts.write([line("2", padding=100_000)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert len(list(tmp_path.iterdir())) == 2
-    receipts.write([line("2", padding=100_000)])
-    assert [digest for digest, _ in read(Folder(tmp_path), 2)] == [digest_of("1"), digest_of("2")]
 
 
 @pytest.mark.parametrize("below", ["file", "file/a/b", "/proc/none"])

@@ -13,7 +13,7 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
@@ -294,11 +294,13 @@ def verdict(world: World, report: Ledger, interruptions: int, seed: int) -> None
 
 
 @pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
+def _quiet_and_in_small_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(receipts, "PART_SIZE", 2_000)
     monkeypatch.setattr(sender, "_LINES_AT_ONCE", 2)
     monkeypatch.setattr(job, "_POLL_INTERVAL", 1.0)
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def test_no_history_loses_a_url_or_sends_more_than_allowed() -> None:

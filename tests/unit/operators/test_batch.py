@@ -52,18 +52,6 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
     assert arrived(emulator) == sorted(urls(30))
 
 
-def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.csv.gz"
-    manifest.write_bytes(gzip.compress("\n".join(["id,link", *(f"1,{url}" for url in urls(30))]).encode()))
-    summary = rendered(str(manifest), str(tmp_path / "receipts")).execute(context())
-    assert (summary["queued"], summary["receipts"]) == (30, str(tmp_path / "receipts"))
-    assert arrived(emulator) == sorted(urls(30))
-    reported = "".join(part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
-    assert len(reported.splitlines()) == 30
-    assert "hunter" not in reported
-    assert json.loads(reported.splitlines()[0])["url"].endswith("?***")
-
-
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize(
     ("template", "shown"),
@@ -82,13 +70,18 @@ def test_a_template_of_urls_renders_as_text(template: str, shown: str, native: b
 
 
 @pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath])
-def test_manifest_and_receipts_are_taken_as_text_and_as_paths(
+def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(
     emulator: Emulator, tmp_path: Path, kind: Callable[..., Any]
 ) -> None:
-    manifest, receipts = tmp_path / "urls", tmp_path / "receipts"
-    manifest.write_text("\n".join(urls(3)))
+    manifest, receipts = tmp_path / "urls.csv.gz", tmp_path / "receipts"
+    manifest.write_bytes(gzip.compress("\n".join(["id,link", *(f"1,{url}" for url in urls(30))]).encode()))
     summary = rendered(kind(str(manifest)), kind(str(receipts))).execute(context())
-    assert (summary["queued"], json.loads(json.dumps(summary))["receipts"]) == (3, str(receipts))
+    assert (summary["queued"], json.loads(json.dumps(summary))["receipts"]) == (30, str(receipts))
+    assert arrived(emulator) == sorted(urls(30))
+    reported = [json.loads(line) for part in receipts.glob("part-*.jsonl") for line in part.read_text().splitlines()]
+    files = {stored["file_id"]: stored["source"].partition("?")[0] + "?***" for stored in emulator.state()["files"]}
+    assert {one["file_id"]: one["url"] for one in reported} == files
+    assert {one["response"]["_status"] for one in reported} == {"success"}
 
 
 @pytest.mark.parametrize("row", [lambda url: [url], lambda url: (url,), lambda url: {"id": 1, "link": url}])
