@@ -58,14 +58,11 @@ def list_manifest(urls: Sequence[Any], column: str = "url") -> Manifest:
 
 
 def _entry(line: int, row: Any, column: str) -> Entry:
-    problem = ""
     if isinstance(row, Mapping):
-        problem = "" if column in row else f"the line has no key '{column}'"
-        row = row.get(column)
-    elif isinstance(row, (list, tuple)):
-        problem = "" if len(row) == 1 else f"the row has {len(row):,} values: select the URL alone"
-        row = row[0] if row else None
-    return Entry(line, problem=problem) if problem else Entry(line, row)
+        return Entry(line, row[column]) if column in row else Entry(line, problem=f"the line has no key '{column}'")
+    if not isinstance(row, (list, tuple)):
+        return Entry(line, row)
+    return Entry(line, row[0]) if len(row) == 1 else Entry(line, problem=f"the row has {len(row):,} values: select one")
 
 
 class FileManifest:

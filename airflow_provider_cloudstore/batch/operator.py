@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.exceptions import BatchInterruptedError, InvalidInputError
 from airflow_provider_cloudstore.operators import arguments
 from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -88,6 +87,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         self._killed: list[bool] = []
 
     def _redact_fields(self) -> None:
+        from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, holds_credentials, redact_path
 
         # A path with credentials is refused, redacted or not.
@@ -143,6 +143,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def _read(self) -> Manifest:
         from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest
+        from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.hooks.targets import object_path
 
         if self._unredacted_urls:
@@ -153,6 +154,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         return manifest
 
     def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
+        from airflow_provider_cloudstore.exceptions import BatchInterruptedError
         from airflow_provider_cloudstore.lineage import Lineage
 
         receipts = str(self.receipts) if self._has_receipts else None
@@ -170,6 +172,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 def open_receipts(given: Any, context: Context) -> Receipts:
     """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
     from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
+    from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
     from airflow_provider_cloudstore.protocol.guards import validate_text
 

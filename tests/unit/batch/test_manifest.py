@@ -86,7 +86,7 @@ def test_a_manifest_that_is_no_file_is_refused_and_one_that_cannot_be_copied_is_
         (["http://h/1"], "http://h/1", ""),
         ({"id": 1, "link": "http://h/1"}, "http://h/1", ""),
         (None, None, ""),  # refused when it is sent, like other things that are no URL
-        (["http://h/1", 7], None, "the row has 2 values: select the URL alone"),
+        (["http://h/1", 7], None, "the row has 2 values: select one"),
         ({"url": "http://h/1"}, None, "the line has no key 'link'"),
     ],
 )
