@@ -255,9 +255,9 @@ _RESUMES = "With receipts, the task resumes when it is retried or cleared; with 
 class BatchInterruptedError(CloudStoreError):
     """A batch ended early, and a retry resumes it.
 
-    Its ``ended_by`` is ``terminated``, ``timeout`` (``execution_timeout`` was nearly over), ``service`` (it failed for every
-    URL), ``rate_limit`` (it accepted nothing but asked to wait), ``token`` (it refused the token), ``store`` (the manifest could
-    not be copied, or the receipts not be read or written), or ``superseded`` (a newer try has taken over).
+    Its ``ended_by`` is ``terminated`` (also if ``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
+    ``rate_limit`` (it accepted nothing but asked to wait), ``token`` (it refused the token), ``store`` (the manifest could not be
+    copied, or the receipts not be read or written), or ``superseded`` (a newer try has taken over).
     """
 
     hint = _RESUMES

@@ -23,7 +23,7 @@ from typing import Any
 
 import trustme
 
-from airflow_provider_cloudstore.emulator.runner import running
+from airflow_provider_cloudstore.emulator.runner import Emulator
 
 OURS, THEIRS = "FileAvailableTrigger", "HttpSensorTrigger"
 
@@ -101,7 +101,7 @@ def measure(name: str, folder: str, given: argparse.Namespace) -> dict[str, Any]
     }
 
 
-async def serve(folder: str) -> None:
+def serve(folder: str) -> None:
     """The emulator, until a line comes in; then its counters.
 
     :param folder: where its certificate is; empty for no TLS.
@@ -109,10 +109,10 @@ async def serve(folder: str) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if folder else None
     if tls:
         tls.load_cert_chain(Path(folder) / "server.pem")
-    async with running(access_token="token", tls=tls) as (service, url):
-        print(url, flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        print(json.dumps(service.store.snapshot()), flush=True)
+    with Emulator(access_token="token", tls=tls) as emulator:
+        print(emulator.url, flush=True)
+        sys.stdin.readline()
+        print(json.dumps(emulator.state()), flush=True)
 
 
 async def wait(name: str, waiters: int, interval: float, seconds: float) -> None:
@@ -154,7 +154,7 @@ async def _run(trigger: Any) -> None:
 if __name__ == "__main__":
     match sys.argv[1:2]:
         case ["serve"]:
-            asyncio.run(serve(sys.argv[2]))
+            serve(sys.argv[2])
         case ["wait"]:
             asyncio.run(wait(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5])))
         case _:

@@ -53,7 +53,7 @@ def report(url: str, state: dict[str, Any]) -> list[str]:
     """Print what happened to the emulator, and return the problems found."""
     requests, effects = state["requests"], state["effects"]
     print(f"\n  uploaded     {url} ({SIZE:,} bytes, fetched by the service)")
-    print(f"  waited       {requests.get('link', 0)} requests for a link, {effects.get('link', 0)} of them successful")
+    print(f"  waited       asked {requests.get('link', 0)} times for a download link; the last time, the file was there")
     print(f"  downloaded   {requests.get('download', 0)} request, verified with the source's SHA-256; no link is in any XCom")
     print(f"  folder       {'not deleted' if state['files'] else 'created, and deleted with its file and tokens'}")
     checks = {

@@ -24,8 +24,8 @@ WELCOMING = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
 }
-TRY = """try       open example_staged_etl, click Trigger, and confirm the form with Trigger
-your DAG  save it in dags_examples/: Airflow finds it within seconds, and runs one with a schedule at once"""
+HINTS = """examples    example_staged_etl and others are in Airflow's list of DAGs; each runs with a click on its Trigger button
+DAG files   are read from dags_examples/: a new one is there within seconds, and one with a schedule runs at once"""
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     end_at_signals()
     try:
         with Emulator() as emulator, standalone(emulator) as program:
-            print(TRY, flush=True)
+            print(HINTS, flush=True)
             while not program.ended_by_itself:
                 time.sleep(1)
             print(f"Airflow ended on its own; see {program.log}", file=sys.stderr)
@@ -66,11 +66,11 @@ def standalone(emulator: Emulator) -> Iterator[Program]:
     url = f"http://127.0.0.1:{port}"
     with Program("Airflow", [sys.executable, "-m", "airflow", "standalone"], log, env=env) as program:
         program.until("it responds", lambda: responds(f"{url}/api/v2/version"), 300)
-        print(f"\nAirflow   {url}   (no login; Ctrl-C stops everything)")
-        print(f"emulator  {emulator.url}   (its state: /_emulator/state; any source: https://example.com/NAME)")
+        print(f"\nAirflow     {url}   (no login; Ctrl-C stops everything)")
+        print(f"emulator    {emulator.url}   (its state: /_emulator/state; any source: https://example.com/NAME)")
         # The token, too: it guards nothing.
-        print(f"connect   type cloudstore, host and port as above, password {emulator.access_token}")
-        print(f"log       {log}")
+        print(f"connection  cloudstore_default is set: the emulator's host and port, password {emulator.access_token}")
+        print(f"log         {log}")
         yield program
 
 
@@ -83,7 +83,7 @@ def running() -> Iterator[dict[str, str]]:
     printed: list[str] = []
     for line in started.stdout:
         printed.append(line)
-        if line.startswith("try"):
+        if line.startswith("DAG files"):
             break
     else:
         raise RuntimeError(f"make up ended with status {started.wait()}: {''.join(printed)}")

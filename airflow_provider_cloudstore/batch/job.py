@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_provider_cloudstore.batch.lease import InThread, Lease, clock, in_daemon_thread, retry_until
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts, read_part
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-
 log = logging.getLogger(__name__)
 
-_KILL_CHECK_INTERVAL = 0.1
+_POLL_INTERVAL = 0.1
 _GRACE = 0.6  # for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8
 
@@ -33,11 +30,6 @@ _TIME_TO_SAVE = 0.8
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
     """A client whose session has a connection for each concurrent upload."""
-    from airflow_provider_cloudstore.clients.asynchronous import (  # aiohttp: after the owner file is written
-        AsyncClient,
-        shared_session,
-    )
-
     async with shared_session(settings, limit) as session:
         yield AsyncClient(settings, reload, session)
 
@@ -49,7 +41,7 @@ class Job:
     :param read: reads the manifest; it blocks.
     :param settings: reads the connection; it blocks.
     :param receipts: what the batch remembers; None for a batch without memory.
-    :param killed: whether the task is being terminated; polled ten times a second.
+    :param must_end: why the try has to end now, or an empty text; polled ten times a second.
     """
 
     read: Callable[[], Manifest]
@@ -57,8 +49,7 @@ class Job:
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
-    killed: Callable[[], bool] = lambda: False
-    time_limit: float = math.inf
+    must_end: Callable[[], str] = str
     connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
     clock: Callable[[], float] = clock
     in_thread: InThread = in_daemon_thread
@@ -70,15 +61,15 @@ class Job:
         """
         number = self.receipts.writer.number if self.receipts else 1
         ledger = Ledger(number, retry_unknown=self.options.retry_unknown_outcome)
-        trying, ended = asyncio.create_task(self._try(ledger)), None
-        ends_at = asyncio.get_running_loop().time() + self.time_limit
+        trying, reason = asyncio.create_task(self._try(ledger)), ""
         try:
             # Polled: a signal handler cannot wake a sleeping loop.
-            while not (trying.done() or (ended := self._ended(ends_at))):
-                await asyncio.wait({trying}, timeout=_KILL_CHECK_INTERVAL)
+            while not (trying.done() or (reason := self.must_end())):
+                await asyncio.wait({trying}, timeout=_POLL_INTERVAL)
         finally:
             trying.cancel()
             await asyncio.wait({trying})
+        ended = BatchInterruptedError(reason, operation="batch upload", ended_by="terminated")
         try:
             error = ended if trying.cancelled() else trying.result()
         except CloudStoreError as failed:
@@ -87,14 +78,6 @@ class Job:
             raise error
         ledger.close(error)
         return ledger
-
-    def _ended(self, ends_at: float) -> BatchInterruptedError | None:
-        """Why the task has to end now."""
-        if self.killed():
-            return BatchInterruptedError("the task was terminated", operation="batch upload", ended_by="terminated")
-        if asyncio.get_running_loop().time() >= ends_at:
-            return BatchInterruptedError("execution_timeout is nearly over", operation="batch upload", ended_by="timeout")
-        return None
 
     async def _try(self, ledger: Ledger) -> CloudStoreError | None:
         """The flow of a try. Returns why it ended early, or None."""
@@ -109,8 +92,9 @@ class Job:
         settings = await self.in_thread(self.settings)
         manifest = await self.in_thread(self.read)
         await self.in_thread(lambda: ledger.survey(manifest()))
-        log.info("%s; receipts: %s", ledger.starting_line, receipts.folder.location if receipts else "none")
-        lease = Lease(ledger.drain_receipts, receipts.write if receipts else _forget, self.clock, self.in_thread)
+        counts = ledger.describe(ledger.counts)
+        log.info("Sending a batch: %s; receipts: %s", counts, receipts.folder.location if receipts else "none")
+        lease = Lease(ledger.drain_receipts, receipts.write if receipts else lambda _: None, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         async with self.connect(settings, self._reload, self.options.max_concurrency) as client:
             sender = Sender(client, throttle, ledger, manifest(), self.options)
@@ -142,7 +126,3 @@ class Job:
             await asyncio.wait({sending, renewing})
         renewing.result()
         sending.result()
-
-
-def _forget(_: list[str]) -> None:
-    """What a batch without memory writes."""

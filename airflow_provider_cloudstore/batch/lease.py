@@ -30,8 +30,6 @@ LEASE = 2.0
 OUTAGE_LIMIT = 300.0
 """Seconds that the receipts may be unavailable."""
 _CHECKPOINT_INTERVAL = 1.0
-_INITIAL_BACKOFF = 0.5
-_MAX_BACKOFF = 15.0
 
 
 def clock() -> float:
@@ -60,12 +58,12 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
-    """Retry with backoff while the receipts' folder fails.
+    """Retry every second while the receipts' folder fails.
 
     :raises BatchInterruptedError: if it failed for longer than ``OUTAGE_LIMIT``.
     :raises CloudStoreError: if ``attempt`` raised it.
     """
-    reason, backoff = "no response", _INITIAL_BACKOFF
+    reason = "no response"
     with suppress(TimeoutError):
         async with asyncio.timeout(OUTAGE_LIMIT):
             while True:
@@ -76,8 +74,7 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
                 except Exception as error:  # noqa: BLE001  (any library may be behind the folder; the task ends below)
                     reason = type(error).__name__
                 log.warning("Sending is paused: %s (%s); retrying", problem, reason)
-                await asyncio.sleep(backoff)
-                backoff = min(2 * backoff, _MAX_BACKOFF)
+                await asyncio.sleep(_CHECKPOINT_INTERVAL)
     what = f"{problem}: retried for {OUTAGE_LIMIT:.0f} s ({reason})"
     raise BatchInterruptedError(what, operation="batch upload", ended_by="store")
 

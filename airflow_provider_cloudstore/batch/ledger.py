@@ -127,12 +127,6 @@ class Ledger:
 
     # What the user is told.
 
-    @property
-    def starting_line(self) -> str:
-        """What the try is about to do, for the log."""
-        known = f" ({self.earlier.total():,} settled by earlier tries)" if self.earlier else ""
-        return f"A batch of {_urls(self.total)}{known}"
-
     def close(self, error: CloudStoreError | None) -> None:
         """Set the error of a try that ended early because of one, or at the end of the manifest."""
         counts = self.counts
@@ -149,18 +143,9 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """The report as an XCom."""
         counts = {status.value: count for status, count in self.counts.items()}
-        queued_earlier = self.earlier[Status.QUEUED]
-        return {"total": self.total, **counts, "queued_earlier": queued_earlier, "failures": self.failures}
-
-    def __str__(self) -> str:
-        """The counts as a log line."""
-        return f"{self.describe(self.counts)} ({self.earlier[Status.QUEUED]:,} queued by earlier tries)"
+        return {"total": self.total, **counts, "queued_earlier": self.earlier[Status.QUEUED], "failures": self.failures}
 
     def describe(self, counts: Mapping[Status, int]) -> str:
         """Counts as text, without zeros."""
         found = ", ".join(f"{count:,} {status.value}" for status, count in counts.items() if count)
-        return f"{found or 'none sent'} of {_urls(self.total)}"
-
-
-def _urls(count: int) -> str:
-    return f"{count:,} URL{'' if count == 1 else 's'}"
+        return f"{found or 'none sent'} of {self.total:,} URLs"

@@ -83,42 +83,25 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         # As written: a template that renders to None is a mistake, and not a batch without receipts.
         self._has_receipts = receipts is not None
         self._unredacted_urls: Secret | None = None
-        self._problem = ""
         # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
         self._killed: list[bool] = []
 
-    def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
-        """Render a value; a template that is a single expression may result in a list, with native rendering or without."""
-        if not isinstance(content, str):
-            return super().render_template(content, context, jinja_env, seen_oids)
-        values: list[Any] = []
-
-        def note(value: Any) -> Any:
-            values.append(value)
-            return value
-
-        # Rendering again to get the list would run macros and pull XComs twice.
-        environment = (jinja_env or self.get_template_env()).overlay(finalize=note)
-        text = super().render_template(content, context, environment, seen_oids)
-        value = values[0] if len(values) == 1 else text
-        is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        return value if is_list and text == str(value) else text
-
     def _redact_fields(self) -> None:
+        from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, holds_credentials, redact_path
 
         # A path with credentials is refused, redacted or not.
         if holds_credentials(str(self.receipts)):
             self.receipts = redact_path(str(self.receipts))
-        if self._unredacted_urls or self._problem:
+        if self._unredacted_urls:
             return  # done before: `urls` is only a label by now
         try:
             urls = arguments.parse_urls(self.urls)
         except ValueError as error:
-            self._problem, self.urls = str(error), MASK
-            return
+            self.urls = MASK
+            raise InvalidInputError(str(error)) from None
         if urls is not None:
-            self._unredacted_urls = Secret(json.dumps(urls, default=_plain_row, skipkeys=True))
+            self._unredacted_urls = Secret(json.dumps(urls, default=str, skipkeys=True))
             self.urls = f"{len(urls):,} URLs"
         elif holds_credentials(str(self.urls)):
             self.urls = redact_path(str(self.urls))
@@ -136,7 +119,6 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     def _job(self, context: Context) -> Job:
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sender import Options
-        from airflow_provider_cloudstore.hooks.time_budget import time_left
 
         return Job(
             self._read,
@@ -149,17 +131,21 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
                 self.parameters,
             ),
             open_receipts(self.receipts, context) if self._has_receipts else None,
-            killed=lambda: bool(self._killed),
-            time_limit=max(0.1, time_left() - _TIME_TO_END),
+            must_end=self._must_end,
         )
+
+    def _must_end(self) -> str:
+        from airflow_provider_cloudstore.hooks.time_budget import time_left
+
+        if self._killed:
+            return "the task was terminated"
+        return "execution_timeout is nearly over" if time_left() < _TIME_TO_END else ""
 
     def _read(self) -> Manifest:
         from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest
         from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.hooks.targets import object_path
 
-        if self._problem:
-            raise InvalidInputError(self._problem)
         if self._unredacted_urls:
             return list_manifest(json.loads(self._unredacted_urls.reveal()), self.url_column)
         manifest = FileManifest(object_path(self.urls, "urls"), str(self.urls), self.url_column)
@@ -168,26 +154,19 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
         return manifest
 
     def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
-        from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
+        from airflow_provider_cloudstore.exceptions import BatchInterruptedError
         from airflow_provider_cloudstore.lineage import Lineage
 
         receipts = str(self.receipts) if self._has_receipts else None
         self._lineage = Lineage(("" if self._unredacted_urls else str(self.urls),), (receipts or "",))
         summary = {**report.to_dict(), "receipts": receipts}
-        finished = report.error is None or isinstance(report.error, BatchFailedError)
+        self.log.info("The batch has ended: %s", report.describe(report.counts))
+        if report.error is None:
+            return summary
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
         if not isinstance(report.error, BatchInterruptedError) or report.error.ended_by in ("service", "rate_limit", "token"):
             self._push(context, "return_value", summary)
-        if finished:
-            self.log.info("Batch finished: %s; receipts: %s", report, receipts or "none")
-        if report.error is not None:
-            raise report.error
-        return summary
-
-
-def _plain_row(row: Any) -> Any:
-    """A row of a query, which may be no tuple, as plain data."""
-    return list(row) if isinstance(row, Sequence) and not isinstance(row, bytes) else str(row)
+        raise report.error
 
 
 def open_receipts(given: Any, context: Context) -> Receipts:

@@ -12,11 +12,10 @@ import logging
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from os import PathLike
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import stores
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 
 PART_SIZE = 1024 * 1024
 """Bytes after which the next part begins."""
-_DIGEST_SIZE = 32
 _PART = re.compile(r"part-(?P<batch>[0-9a-f]{12})-\d{4}-\d{8}-[0-9a-f]+\.jsonl")
 _NEW_RUN = "start a new DAG run, which sends every URL"
 
@@ -68,10 +66,7 @@ def _unusable(what: str, advice: str) -> BatchStoppedError:
 
 
 class Folder:
-    """A ``pathlib.Path`` or Airflow's ``ObjectStoragePath``, which need not exist. Every method blocks.
-
-    Every method raises ``BatchStoppedError`` for what no retry fixes: a local folder that is read-only, or a missing bucket.
-    """
+    """A ``pathlib.Path`` or Airflow's ``ObjectStoragePath``, which need not exist. Every method blocks."""
 
     def __init__(self, path: Any) -> None:
         self.location = str(path).rstrip("/")
@@ -80,35 +75,33 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None if it does not exist."""
-        with self._stops(name), suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             fs, path = stores.filesystem(self._path / name)
             fs.invalidate_cache()  # other tries write to the folder
             return bytes(fs.cat_file(path))
         return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write or replace a file: at every moment, either the earlier content is there or the new one, and complete."""
-        with self._stops(name):
-            stores.replace_file(self._path / name, content)
+        """Write or replace a file: at every moment, either the earlier content is there or the new one, and complete.
 
-    def names(self) -> list[str]:
-        """The names of the files; none if the folder does not exist yet."""
-        with self._stops(""), suppress(FileNotFoundError):
-            fs, path = stores.filesystem(self._path)
-            fs.invalidate_cache()
-            return [PurePosixPath(one).name for one in fs.ls(path, detail=False)]
-        return []
-
-    @contextmanager
-    def _stops(self, name: str) -> Iterator[None]:
+        :raises BatchStoppedError: for what no retry fixes: a local folder that is read-only, or a missing bucket.
+        """
         try:
-            yield
+            stores.replace_file(self._path / name, content)
         except Exception as error:
             reason = error.reason if isinstance(error, InvalidInputError) else stores.permanent_problem(self._path, error)
             if not reason:
                 raise
             advice = "Fix that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
             raise _unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
+
+    def names(self) -> list[str]:
+        """The names of the files; none if the folder does not exist yet."""
+        with suppress(FileNotFoundError):
+            fs, path = stores.filesystem(self._path)
+            fs.invalidate_cache()
+            return [one.rpartition("/")[2] for one in fs.ls(path, detail=False)]
+        return []
 
 
 class Receipts:
@@ -120,7 +113,6 @@ class Receipts:
         self._owner = f"batch-{writer.batch}.json"
         self._number = 0
         self._content = b""  # of the current part
-        self._has_failed = False
 
     def begin(self) -> list[str]:
         """Write this try's owner file, which stops any older one, and return the parts of earlier ones, in the order of writing.
@@ -153,25 +145,26 @@ class Receipts:
         if not lines:
             return
         content = self._content + "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
-        had_failed, self._has_failed = self._has_failed, True
         name = f"part-{self.writer.batch}-{self.writer.number:04d}-{self._number:08d}-{self.writer.process}.jsonl"
-        self.folder.write(name, content)
-        self._content, self._has_failed = content, False
-        if had_failed or len(content) >= PART_SIZE:
-            # A request that failed may still arrive, and would replace what is added to this part after it.
-            self._number, self._content = self._number + 1, b""
+        try:
+            self.folder.write(name, content)
+        except Exception:
+            self._begin_part()  # the request may still arrive, and would replace what is added to its part after it
+            raise
+        self._content = content
+        if len(content) >= PART_SIZE:
+            self._begin_part()
+
+    def _begin_part(self) -> None:
+        self._number, self._content = self._number + 1, b""
 
     def _find_owner(self, *, begins: bool = False) -> bool:
         """Whether a try owns the receipts: no newer one, nor another process of this one, which a beginning one replaces."""
         content = self.folder.read(self._owner)
         if content is None:
             return False
-        number = None
-        with suppress(ValueError, TypeError, KeyError, RecursionError):
-            owner = json.loads(content)
-            number, is_other = owner["number"], owner["process"] != self.writer.process
-        if not isinstance(number, int):
-            raise _unusable(f"{self.folder.location}/{self._owner} is damaged", f"Restore this file, or {_NEW_RUN}.")
+        owner = json.loads(content)
+        number, is_other = owner["number"], owner["process"] != self.writer.process
         if number > self.writer.number or (number == self.writer.number and is_other and not begins):
             what = f"try {self.writer.number} found the owner file of try {number}, which has taken over"
             raise BatchInterruptedError(what, operation="batch upload", ended_by="superseded")
@@ -189,19 +182,15 @@ def _parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
 def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, Any]]]:
     """The receipts of a part, in the order of writing: digest, status and the whole line.
 
-    :raises BatchStoppedError: at the first line that is no receipt: unlike an outage, that does not pass.
+    :raises BatchStoppedError: if a line is no receipt: unlike an outage, that does not pass.
     """
-    found: list[tuple[bytes, Status, dict[str, Any]]] = []
-    for number, line in enumerate((folder.read(name) or b"").splitlines() or [b""], 1):  # no part is written without lines
-        digest = b""
-        with suppress(ValueError, TypeError, KeyError, RecursionError):  # the line is damaged
-            receipt = json.loads(line.decode())
-            digest, status = bytes.fromhex(receipt["digest"]), Status(receipt["status"])
-        if len(digest) != _DIGEST_SIZE:
-            advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
-            raise _unusable(f"line {number} of {folder.location}/{name} is damaged", advice)
-        found.append((digest, status, receipt))
-    return found
+    lines = (folder.read(name) or b"").splitlines() or [b""]  # no part is written without lines
+    try:
+        receipts = [json.loads(line) for line in lines]
+        return [(bytes.fromhex(one["digest"]), Status(one["status"]), one) for one in receipts]
+    except (ValueError, TypeError, KeyError):
+        advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
+        raise _unusable(f"{folder.location}/{name} is damaged", advice) from None
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
@@ -211,7 +200,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
 
     :param path: the folder: text, an ``ObjectStoragePath`` or a ``pathlib.Path``.
     :raises InvalidInputError: if there are no receipts at that path.
-    :raises BatchStoppedError: if a file is damaged; the message names it and its line.
+    :raises BatchStoppedError: if a file is damaged; the message names it.
     """
     return _last_outcomes(_open(path))
 

@@ -8,30 +8,25 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.lease import Lease
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.results import RemoteUpload
 
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-
 log = logging.getLogger(__name__)
 
-FAILURES_TO_PROBE = 5
-"""Consecutive failures of the service after which it gets single probes."""
 _LATENESS = 0.01  # seconds by which a wait may end late; the next one is shorter, so that the rate is kept
-_MIN_PAUSE = 1.0  # after a 429: a service may ask for no time at all
+_MIN_PAUSE = 1.0  # after a failure of the service: with a 429, it may ask for no time at all
 _MAX_PAUSE = 300.0  # that a service may ask for, as for a call
-_OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Airflow's retry is the next probe
+_OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Airflow's retry resumes
 _LINES_AT_ONCE = 20  # of each worker
 _LINES_A_MESSAGE = 1_000  # of the log, about the progress
 _TOKEN_REFUSALS = 2  # without a success between; the first may be one of a rotation
@@ -43,18 +38,18 @@ class BatchEnded(Exception):
 
 
 class Throttle:
-    """Admits the requests of a batch: with a valid lease, at the rate, outside pauses, and one at a time to a failing service.
+    """Admits the requests of a batch: with a valid lease, at the rate, outside pauses, and fewer and fewer to a failing service.
 
     :param lease: the permission to send at all; whoever renews it calls :meth:`wake`.
     """
 
     def __init__(self, lease: Lease, requests_per_second: float | None) -> None:
         self._lease = lease
-        self._interval = 1 / requests_per_second if requests_per_second else 0.0
+        self._rate_interval = 1 / requests_per_second if requests_per_second else 0.0
         self._time = asyncio.get_running_loop().time
-        self._next_slot = self._paused_until = 0.0
+        self._last_slot = self._time() - self._rate_interval
+        self._paused_until = 0.0
         self._failing_since: float | None = None
-        self._in_flight = self._failures = 0
         self._has_ended = False
         self.error: CloudStoreError | None = None
         """Why the batch ended early."""
@@ -69,16 +64,22 @@ class Throttle:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(delay):
                         await self._changed.wait()
-            self._next_slot = max(self._next_slot, self._time() - _LATENESS) + self._interval
-        self._in_flight += 1
+            self._last_slot = max(self._last_slot + self._interval, self._time() - _LATENESS)
+
+    @property
+    def _interval(self) -> float:
+        """Seconds between two requests; while the service fails, each interval is twice as long as the one before."""
+        if self._failing_since is None:
+            return self._rate_interval
+        return max(self._rate_interval, _MIN_PAUSE, self._last_slot - self._failing_since)
 
     def _delay(self) -> float | None:
         """Seconds until a request may be sent, as far as is known; None until something changes."""
         if self._has_ended:
             raise BatchEnded
-        if not self._lease.is_valid or (self._failures >= FAILURES_TO_PROBE and self._in_flight):
+        if not self._lease.is_valid:
             return None
-        return max(self._next_slot, self._paused_until) - self._time()
+        return max(self._last_slot + self._interval, self._paused_until) - self._time()
 
     def wake(self) -> None:
         """Let what waits look again."""
@@ -92,8 +93,7 @@ class Throttle:
 
     def record_success(self) -> None:
         """Record that the service works."""
-        self._in_flight -= 1
-        self._failures, self._failing_since = 0, None
+        self._failing_since = None
         self.wake()
 
     def record_failure(self, error: CloudStoreError) -> None:
@@ -101,20 +101,13 @@ class Throttle:
         if not (error.retried or error.may_have_effect):
             self.record_success()
             return
-        self._in_flight -= 1
-        now = self._time()
-        self._failing_since = now if self._failing_since is None else self._failing_since
         is_limit = isinstance(error, exceptions.RateLimitError)
         pause = max(_MIN_PAUSE, error.retry_after or 0.0) if is_limit else 0.0
-        if now >= self._paused_until:  # else it was sent before the pause, and is no news
-            self._failures += 1
-            if self._failures == FAILURES_TO_PROBE:
-                log.warning("The service accepts no uploads (%s): sending single probes.", error.reason)
-            if self._failures >= FAILURES_TO_PROBE:
-                pause = max(pause, 2.0 ** (self._failures - FAILURES_TO_PROBE))
+        now = self._time()
         self._paused_until = max(self._paused_until, now + pause)
-        is_outage = self._failures >= FAILURES_TO_PROBE and now - self._failing_since >= _OUTAGE_LIMIT
-        if is_outage or pause > _MAX_PAUSE:
+        if self._failing_since is None:
+            self._failing_since = now + pause  # to keep a pause that it asks for is not to fail
+        if now - self._failing_since >= _OUTAGE_LIMIT or pause > _MAX_PAUSE:
             what = f"the service accepts no uploads; its last response: {error.reason}"
             self.end(_interrupted(what, error, "rate_limit" if is_limit else "service"))
         self.wake()
@@ -181,8 +174,8 @@ class Sender:
         if self._token_refused:
             return self._token_refused.pop()
         for entry in self.entries:
-            if entry.line % _LINES_AT_ONCE == 0:  # a kill is noticed while millions are skipped, or have no URL
-                await asyncio.sleep(0)
+            if entry.line % _LINES_AT_ONCE == 0:
+                await asyncio.sleep(0)  # a kill is noticed while millions are skipped, or have no URL
             if entry.line % _LINES_A_MESSAGE == 0:
                 log.info("%s", self.ledger.describe(self.ledger.counts))
             if self.ledger.admit(entry):
@@ -248,5 +241,5 @@ class Sender:
         self._refusals += is_refusal
         if is_refusal and self._refusals == self.options.max_consecutive_failures:
             what = f"{self._refusals:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
-            error = exceptions.BatchStoppedError(what, operation="batch upload", subject=error.subject, ended_by="refused")
-            self.throttle.end(error)
+            last = error.subject
+            self.throttle.end(exceptions.BatchStoppedError(what, operation="batch upload", subject=last, ended_by="refused"))

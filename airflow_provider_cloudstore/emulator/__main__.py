@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 
-from airflow_provider_cloudstore.emulator.app import SOURCES_PATH
+from airflow_provider_cloudstore.emulator.api_v2 import SOURCES_PATH
 from airflow_provider_cloudstore.emulator.runner import HOST, SERVICES, Emulator
 from airflow_provider_cloudstore.emulator.store import EXAMPLE
 
@@ -16,7 +16,8 @@ from airflow_provider_cloudstore.emulator.store import EXAMPLE
 def main(arguments: list[str] | None = None) -> int:
     """Run the emulator and print its address.
 
-    :returns: the exit status: 0 after Ctrl-C, 1 if the port is taken.
+    :returns: the exit status.
+    :raises OSError: if the port is taken.
     """
     parser = argparse.ArgumentParser(
         prog="python -m airflow_provider_cloudstore.emulator",
@@ -32,13 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with Emulator(**options) as emulator:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored
-            print(f"Listening on {emulator.url} (Ctrl-C stops it). To connect Airflow:")
-            print(f"export AIRFLOW_CONN_CLOUDSTORE_DEFAULT={shlex.quote(emulator.connection)}")
+            print(f"Listening on {emulator.url} (Ctrl-C stops it)")
+            print(f"Connection: AIRFLOW_CONN_CLOUDSTORE_DEFAULT={shlex.quote(emulator.connection)}")
             print(f"To upload: https://{EXAMPLE}/ANY_NAME, {emulator.url}{SOURCES_PATH}/ANY_NAME", flush=True)
             threading.Event().wait()
-    except OSError as error:
-        print(f"Cannot listen on {HOST}:{options['port']}: {error.strerror}. Use --port 0 for a free port.", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("Stopped.", flush=True)
     return 0

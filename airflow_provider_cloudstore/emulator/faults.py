@@ -10,9 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS
-
-_OPERATIONS = (*(operation.key for operation in OPERATIONS), "authorize", "other", "download", "*")
+OPERATIONS = ("delete", "upload", "link", "authorize", "other", "download", "*")
 
 
 class Kind(Enum):
@@ -30,7 +28,7 @@ class Kind(Enum):
 class Fault:
     """One scripted fault.
 
-    :param operation: the key of an operation, ``authorize``, ``other`` (any other call), ``download``, or ``*`` for all.
+    :param operation: one of :data:`OPERATIONS`: ``other`` is any other call, and ``*`` is all of them.
     :param times: how many requests it affects; 0 for all.
     """
 
@@ -45,8 +43,8 @@ class Fault:
     effect: bool = False
 
     def __post_init__(self) -> None:
-        if self.operation not in _OPERATIONS:
-            raise ValueError(f"operation must be one of {', '.join(_OPERATIONS)}, not {self.operation!r}")
+        if self.operation not in OPERATIONS:
+            raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}, not {self.operation!r}")
 
     async def apply(self, request: web.Request, work: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         """Respond to a request, for which ``work`` performs the operation and returns the usual response."""

@@ -1,4 +1,4 @@
-"""Runs the emulator: in an event loop, or in a thread of its own for a test or a script."""
+"""Runs the emulator in a thread of its own, for a test, a script or the command line."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import json
 import secrets
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.emulator.api_v2 import ApiV2
-from airflow_provider_cloudstore.emulator.app import SOURCES_PATH, Service
+from airflow_provider_cloudstore.emulator.api_v2 import SOURCES_PATH, ApiV2
 from airflow_provider_cloudstore.emulator.faults import Fault, Kind
 from airflow_provider_cloudstore.emulator.store import UPLOAD_FOLDER, Store
 from airflow_provider_cloudstore.emulator.yetishare import YetiShare
@@ -24,44 +22,34 @@ from airflow_provider_cloudstore.emulator.yetishare import YetiShare
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
-SERVICES: dict[str, type[Service]] = {"api-v2": ApiV2, "yetishare": YetiShare}
-
-
-@asynccontextmanager
-async def running(
-    *,
-    service: str = "api-v2",
-    access_token: str = "",
-    token_ttl: float = 3600.0,
-    fetch_delay: float = 0.0,
-    port: int = 0,
-    tls: ssl.SSLContext | None = None,
-) -> AsyncIterator[tuple[Service, str]]:
-    """Run a service and yield it with its base URL. The options are those of the program; ``tls`` is for https.
-
-    :raises ValueError: if there is no such service.
-    :raises OSError: if the port is taken.
-    """
-    if service not in SERVICES:
-        raise ValueError(f"service must be one of {', '.join(SERVICES)}, not {service!r}")
-    served = SERVICES[service](Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
-    runner = web.AppRunner(served.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, HOST, port, ssl_context=tls).start()
-        yield served, f"{'https' if tls else 'http'}://{HOST}:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+SERVICES: dict[str, type[ApiV2]] = {"api-v2": ApiV2, "yetishare": YetiShare}
 
 
 class Emulator:
     """The emulator in a thread of its own, as a context manager.
 
-    :param options: those of the program (``--help`` lists them) with underscores, such as ``fetch_delay=5``.
+    :param service: the service to answer as, ``api-v2`` or ``yetishare``.
+    :param access_token: the token to accept as ``api-v2``; empty for a random one.
+    :param token_ttl: seconds until a download token expires.
+    :param fetch_delay: seconds that an upload waits in the queue.
+    :param port: the port to listen on; 0 for a free one.
+    :param tls: serves https.
+    :raises OSError: when it starts, if the port is taken.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._running = running(**options)
+    def __init__(
+        self,
+        *,
+        service: str = "api-v2",
+        access_token: str = "",
+        token_ttl: float = 3600.0,
+        fetch_delay: float = 0.0,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.service = SERVICES[service](Store(token_ttl, fetch_delay), access_token or secrets.token_urlsafe(24))
+        self._port = port
+        self._tls = tls
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="cloudstore-emulator", daemon=True)
         self._started: Future[None] = Future()
         self.url = ""
@@ -78,12 +66,17 @@ class Emulator:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        runner = web.AppRunner(self.service.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
+        await runner.setup()
         try:
-            async with self._running as (self.service, self.url):
-                self._started.set_result(None)
-                await self._stop.wait()
-        except (OSError, ValueError) as error:  # raised where it is started
+            await web.TCPSite(runner, HOST, self._port, ssl_context=self._tls).start()
+            self.url = f"{'https' if self._tls else 'http'}://{HOST}:{runner.addresses[0][1]}"
+            self._started.set_result(None)
+            await self._stop.wait()
+        except OSError as error:  # raised where it is started
             self._started.set_exception(error)
+        finally:
+            await runner.cleanup()
 
     @property
     def access_token(self) -> str:
@@ -115,11 +108,11 @@ class Emulator:
     def fault(self, kind: str, **more: Any) -> None:
         """Inject a fault, after those injected before: its kind, such as ``status``, and its other fields.
 
-        :raises ValueError: if there is no such kind or operation.
+        :raises ValueError: if there is no such kind.
         """
         self.call(lambda service: service.faults.append(Fault(Kind(kind), **more)))
 
-    def call(self, work: Callable[[Service], T]) -> T:
+    def call(self, work: Callable[[ApiV2], T]) -> T:
         """Run a function of the service in the emulator's thread, the only one that may access its state."""
 
         async def run() -> T:

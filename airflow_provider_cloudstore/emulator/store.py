@@ -33,12 +33,11 @@ class StoredFile:
 
 @dataclass(slots=True)
 class Token:
-    """A download token and how often it was used."""
+    """A download token."""
 
     token: str
     file_id: str
     expires_at: DateTime
-    downloads: int = 0
 
 
 @dataclass

@@ -55,6 +55,6 @@ with DAG("native_urls", params=PARAMS, **NATIVE) as urls:
     sources = listed()
     folder = "{{ params.folder }}"
     RemoteUrlBatchUploadOperator(task_id="output", urls=sources, receipts=f"{folder}/output")
-    pull = RemoteUrlBatchUploadOperator(task_id="pull", urls="{{ ti.xcom_pull('listed') }}", receipts=f"{folder}/pull")
+    pull = RemoteUrlBatchUploadOperator(task_id="pull", urls="{{ ti.xcom_pull('listed') | tojson }}", receipts=f"{folder}/pull")
     pull.set_upstream(sources)
     RemoteUrlBatchUploadOperator(task_id="each", urls=["{{ params.source }}/1_0"], receipts=f"{folder}/each")

@@ -76,11 +76,6 @@ MANIFESTS: dict[str, tuple[bytes, list[Outcome], bytes]] = {
         [("https://h/a", FAILED), ("line 3", FAILED), ("https://h/b", Status.QUEUED), ("https://h/c", Status.UNKNOWN)],
         b'id,url,note\r\n1,https://h/a,"one, \xff"\r\n2\r\n',
     ),
-    "single.csv": (
-        b"URL\r\nhttps://h/a,1\r\nhttps://h/b,2\r\n",
-        [("https://h/a,1", Status.QUEUED), ("https://h/b,2", FAILED)],
-        b"URL\r\nhttps://h/b,2\r\n",
-    ),
     "list.tsv": (
         b"TsvHttpData-1.0\nhttps://h/a\t1357\twHENa08V36iPYAsOa2JAdw==\nhttps://h/b\t2\nhttps://h/c\n",
         [("https://h/a", FAILED), ("https://h/b", Status.QUEUED), ("https://h/c", FAILED)],
@@ -132,9 +127,3 @@ def test_the_manifest_itself_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="the target is the manifest itself"):
         write_failed(tmp_path / "receipts", str(tmp_path / "urls"), tmp_path / "urls")
     assert (tmp_path / "urls").read_text() == "https://h/a\nhttps://h/b\n"
-
-
-def test_a_list_is_no_manifest_and_is_not_shown(tmp_path: Path) -> None:
-    write(tmp_path / "receipts", 1, ("https://h/a?sig=hunter2", FAILED))
-    with pytest.raises(InvalidInputError, match="manifest must be a path, not a list"):
-        write_failed(tmp_path / "receipts", ["https://h/a?sig=hunter2"], tmp_path / "failed")  # type: ignore[arg-type]

@@ -12,29 +12,30 @@ from tests.unit.batch.folders import digest_of
 from tests.unit.batch.whole_batch import counts
 
 
-def entries(urls: list[str]) -> list[Entry]:
-    return list(list_manifest(urls)())
+def surveyed(urls: list[str], **more: bool) -> tuple[Ledger, list[Entry]]:
+    """A ledger that has counted a manifest, in which ``b`` was queued and ``u`` is unknown since an earlier try."""
+    ledger, entries = Ledger(**more), list(list_manifest(urls)())
+    ledger.note_earlier([(digest_of("u"), Status.UNKNOWN), (digest_of("b"), Status.QUEUED), (digest_of("b"), Status.UNKNOWN)])
+    ledger.survey(entries)
+    return ledger, entries
 
 
 @pytest.mark.parametrize(
     ("outcome", "counted"), [(Status.QUEUED, "queued"), (Status.UNKNOWN, "unknown"), (Status.FAILED, "unknown")]
 )
 def test_an_unknown_upload_that_is_resent_stays_unknown_unless_it_is_queued(outcome: Status, counted: str) -> None:
-    ledger = Ledger(retry_unknown=True)
-    ledger.note_earlier([(digest_of("a"), Status.UNKNOWN), (digest_of("b"), Status.QUEUED), (digest_of("b"), Status.UNKNOWN)])
-    wanted = entries(["a", "a", "b"])
-    ledger.survey(wanted)
+    ledger, entries = surveyed(["u", "u", "b"], retry_unknown=True)
     assert counts(ledger) == {"queued": 1, "unknown": 1, "skipped": 1}
-    assert [ledger.admit(entry) for entry in wanted] == [True, False, False]
-    ledger.record(wanted[0], outcome, error="" if outcome is Status.QUEUED else "e")
+    assert [ledger.admit(entry) for entry in entries] == [True, False, False]
+    ledger.record(entries[0], outcome, error="" if outcome is Status.QUEUED else "e")
     assert counts(ledger) == {"skipped": 1, **({"queued": 2} if counted == "queued" else {"queued": 1, "unknown": 1})}
     assert json.loads(ledger.drain_receipts()[0])["status"] == counted
+    assert ledger.to_dict()["queued_earlier"] == 1
 
 
 def test_the_first_failures_are_bounded_and_can_be_stored_even_if_a_line_is_not_utf_8() -> None:
-    wanted, ledger = entries([f"https://h/{number}" for number in range(FAILURES_REPORTED + 5)]), Ledger()
-    ledger.survey(wanted)
-    for entry in wanted:
+    ledger, entries = surveyed([f"https://h/{number}" for number in range(FAILURES_REPORTED + 5)])
+    for entry in entries:
         ledger.record(entry, Status.FAILED, url="caf\udce9".ljust(300, "u"), error="\ud800" + "e" * 900)
     assert [failure["line"] for failure in ledger.failures] == list(range(1, FAILURES_REPORTED + 1))
     json.dumps(ledger.failures, ensure_ascii=False).encode()
@@ -42,51 +43,26 @@ def test_the_first_failures_are_bounded_and_can_be_stored_even_if_a_line_is_not_
     assert (first["url"], first["error"]) == (r"caf\udce9".ljust(205, "u"), r"\ud800" + "e" * 399)
 
 
-# --- what the user is told
-
-
-def ledger_of(**counts: int) -> Ledger:
-    """A ledger with so many URLs of each outcome: ``queued=3, failed=1``, ``queued_earlier=2``."""
-    ledger, wanted = Ledger(), list[str]()
-    for outcome, count in counts.items():
-        wanted += [f"https://h/{outcome}/{number}" for number in range(count)]
-    earlier = [url for url in wanted if "/queued_earlier/" in url]
-    ledger.note_earlier((digest_of(url), Status.QUEUED) for url in earlier)
-    entries = list(list_manifest(wanted)())
-    ledger.survey(entries)
-    for entry in filter(ledger.admit, entries):
-        outcome = str(entry.url).split("/")[3]
-        if outcome != "unsent":
-            ledger.record(entry, Status(outcome), url=f"{entry.url}?***", error="" if outcome == "queued" else "HTTP 400")
-    return ledger
-
-
-def test_the_starting_line_and_the_counts_as_a_line_tell_what_earlier_tries_queued() -> None:
-    ledger = ledger_of(queued=1200, queued_earlier=5, failed=1)
-    assert ledger.starting_line == "A batch of 1,206 URLs (5 settled by earlier tries)"
-    assert str(ledger) == "1,205 queued, 1 failed of 1,206 URLs (5 queued by earlier tries)"
-
-
 @pytest.mark.parametrize(
-    ("failed", "unknown", "error"),
+    ("outcome", "error"),
     [
-        (0, 0, ""),
-        (1, 0, "batch upload: 1 failed of 6 URLs; the first, in line 6: HTTP 400."),
-        (0, 1, "batch upload: 1 unknown of 6 URLs; the first, in line 6: HTTP 400."),
+        (Status.QUEUED, ""),
+        (Status.FAILED, "batch upload: 1 failed of 1,002 URLs; the first, in line 2: HTTP 400."),
+        (Status.UNKNOWN, "batch upload: 1 unknown of 1,002 URLs; the first, in line 2: HTTP 400."),
     ],
 )
-def test_no_url_may_fail_or_be_unknown(failed: int, unknown: int, error: str) -> None:
-    report = ledger_of(queued=5, failed=failed, unknown=unknown)
-    report.close(None)
-    assert str(report.error or "").partition("\n")[0] == error
-    assert ("retry_unknown_outcome=True resends them" in str(report.error)) is bool(unknown)
+def test_no_url_may_fail_or_be_unknown(outcome: Status, error: str) -> None:
+    ledger, entries = surveyed(["b", "a", *("b" * 1000)])
+    ledger.record(entries[1], outcome, error="" if outcome is Status.QUEUED else "HTTP 400")
+    ledger.close(None)
+    assert str(ledger.error or "").partition("\n")[0] == error
+    assert ("retry_unknown_outcome=True resends them" in str(ledger.error)) is (outcome is Status.UNKNOWN)
 
 
 def test_the_error_of_a_batch_that_ended_early_counts_what_is_left_and_keeps_the_rest_of_it() -> None:
-    early = exceptions.BatchInterruptedError("the task was terminated", operation="batch upload", ended_by="terminated")
-    report = ledger_of(queued=1000, failed=2, unsent=5)
-    report.close(early)
-    error = report.error
-    assert isinstance(error, exceptions.BatchInterruptedError)
-    assert "the task was terminated.\n1,000 queued, 2 failed, 5 unsent of 1,007 URLs. " in str(error)
-    assert error.ended_by == "terminated"
+    ledger, entries = surveyed(["b", "a", "c"])
+    ledger.record(entries[1], Status.FAILED, error="HTTP 400")
+    ledger.close(exceptions.BatchInterruptedError("the task was terminated", operation="batch upload", ended_by="terminated"))
+    assert isinstance(ledger.error, exceptions.BatchInterruptedError)
+    assert "the task was terminated.\n1 queued, 1 failed, 1 unsent of 3 URLs. " in str(ledger.error)
+    assert ledger.error.ended_by == "terminated"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -46,9 +45,6 @@ def test_a_later_try_that_finds_no_owner_file_refuses_a_local_folder_and_warns_o
         begun(folder, 2)
     assert bool(folder.files) is not is_local
     assert caplog.messages == ([] if is_local else ["No receipts of an earlier try in s3://b/r: this try sends every URL."])
-    folder.files.clear()
-    begun(folder, 1)
-    begun(folder, 3)
 
 
 def test_a_folder_that_is_emptied_while_a_batch_runs_stops_it() -> None:
@@ -73,9 +69,7 @@ DAMAGES = {
     "cut": QUEUED[:-20],
     "empty line": "",
     "bytes": "\xff",
-    "list": "[]",
-    "short digest": QUEUED.replace(DIGEST, DIGEST[:-2]),
-    "long digest": QUEUED.replace(DIGEST, DIGEST + "00"),
+    "cut digest": QUEUED.replace(DIGEST, DIGEST[:-1]),
     "unknown status": QUEUED.replace("queued", "sent"),
 }
 
@@ -85,24 +79,9 @@ def test_a_damaged_part_is_named_and_is_no_outage(damage: str) -> None:
     names = [f"part-{Try(SCOPE).batch}-0001-{number:08d}-aa.jsonl" for number in range(3)]
     files = {name: f"{QUEUED}\n".encode() for name in names}
     files[names[1]] = f"{QUEUED}\n{damage}\n{QUEUED}\n".encode("latin-1")
-    with pytest.raises(BatchStoppedError, match=f"receipts: line 2 of s3://b/r/{names[1]} is damaged") as error:
+    with pytest.raises(BatchStoppedError, match=f"receipts: s3://b/r/{names[1]} is damaged") as error:
         read(MemoryFolder(files), 2)
     assert (error.value.ended_by, error.value.permanent) == ("receipts", True)
-
-
-NO_OWNER = ["", "{", "[]", "7", "{}", '{"number": "1", "process": "aa"}', '{"number": 1}', "\xff", "[" * 10**5]
-
-
-@pytest.mark.parametrize("damage", NO_OWNER)
-def test_a_damaged_owner_file_is_named_and_is_no_outage(damage: str) -> None:
-    folder = MemoryFolder()
-    receipts = begun(folder)
-    (name,) = folder.files
-    folder.files[name] = damage.encode("latin-1")
-    for fails in (lambda: receipts.write([line("1")]), lambda: begun(folder, 2)):
-        with pytest.raises(BatchStoppedError, match=f"receipts: s3://b/r/{name} is damaged") as error:
-            fails()
-        assert (error.value.ended_by, error.value.permanent) == ("receipts", True)
 
 
 # --- the folder
@@ -142,26 +121,10 @@ def test_the_receipts_of_several_tries_are_read_in_order_and_the_folder_need_not
     assert Receipts(folder, Try(("dag", "another run"))).begin() == []
 
 
-@pytest.mark.parametrize("place", ["path", "sftp"])
-def test_a_full_disk_leaves_no_unfinished_part_and_is_no_reason_to_stop(tmp_path: Path, place: str) -> None:
-    receipts = begun(Folder(PLACES[place](str(tmp_path))))
-    receipts.write([line("1")])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            receipts.write([line("2", padding=100_000)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert len(list(tmp_path.iterdir())) == 2
-    receipts.write([line("2", padding=100_000)])
-    assert [digest for digest, _ in read(Folder(tmp_path), 2)] == [digest_of("1"), digest_of("2")]
-
-
 @pytest.mark.parametrize("below", ["file", "file/a/b"])
 def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BatchStoppedError, match=rf"receipts: .*{below}.*(?i:not a directory)") as error:
+    with pytest.raises(BatchStoppedError, match=rf"receipts: .*{below}.*(?i:not a directory|file exists)") as error:
         begun(Folder(tmp_path / below))
     assert (error.value.ended_by, error.value.permanent, error.value.__suppress_context__) == ("receipts", True, True)
 
@@ -171,7 +134,6 @@ def test_a_local_folder_that_cannot_be_used_stops_the_batch_at_once(tmp_path: Pa
     [
         ("path", errno.EACCES, BatchStoppedError),
         ("path", errno.ENOENT, FileNotFoundError),
-        ("sftp", errno.ENOENT, FileNotFoundError),
         ("sftp", errno.EACCES, PermissionError),  # credentials are renewed
     ],
 )
@@ -190,13 +152,8 @@ def test_a_local_folder_that_may_not_be_written_stops_the_batch_at_any_write_and
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
 
 
-WRAPPED = RuntimeError("adlfs")
-WRAPPED.__cause__ = type("ResourceNotFoundError", (Exception,), {})()
-
-
-@pytest.mark.parametrize("error", [FileNotFoundError("The specified bucket does not exist"), WRAPPED], ids=repr)
-def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     path = UPath("memory://missing/receipts")
-    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=error))
+    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=FileNotFoundError("no such bucket")))
     with pytest.raises(BatchStoppedError, match="its bucket or container does not exist"):
         begun(Folder(path))

@@ -55,7 +55,7 @@ class Batch:
         receipts = Receipts(self.folder, Try(("batch",), self.tries)) if self.folder is not None else None
         options = Options(**{name: more.pop(name) for name in list(more) if name in Options.__dataclass_fields__})
         defaults: dict[str, Any] = {
-            "killed": lambda: loop.time() >= self.kill_at,
+            "must_end": lambda: "the task was terminated" if loop.time() >= self.kill_at else "",
             "connect": self.service.connect,
             "clock": loop.time,
             "in_thread": self.in_thread,

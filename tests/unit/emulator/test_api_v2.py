@@ -1,35 +1,115 @@
 from __future__ import annotations
 
+import socket
+import time
 from typing import Any
 
 import pytest
 import requests
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS
-from tests.support import eventually
+from tests.support import eventually, store_file
+
+API = "/cloud/api/v2"
+HEADERS = {"Authorization": "Bearer TOKEN"}
 
 
-def post(emulator: Emulator, path: str, **form: str) -> tuple[int, Any]:
+def queue(emulator: Emulator, url: str, **more: str) -> Any:
+    """Upload from a URL, and return the response's data."""
     headers = {"Authorization": f"Bearer {emulator.access_token}"}
-    response = requests.post(f"{emulator.url}/cloud/api/v2{path}", form, headers=headers, timeout=5)
-    return response.status_code, response.json()
+    response = requests.post(f"{emulator.url}{API}/file/url_upload_add", {"url": url, **more}, headers=headers, timeout=5)
+    assert response.status_code == 200
+    return response.json()["data"]
 
 
-@pytest.mark.parametrize("service", ["api-v2", "yetishare"])
-def test_every_operation_has_a_route(service: str) -> None:
-    with Emulator(service=service) as emulator:
-        routes = emulator.call(lambda running: {(method, path) for method, path, *_ in running.calls()})
-    missing = {(one.method, one.path.removeprefix("/cloud/api/v2")) for one in OPERATIONS} - routes
-    assert not missing
+def make_link(emulator: Emulator, file_id: str) -> Any:
+    """Return the address of a file, or None if there is no file to link to (yet)."""
+    query = {"access_token": emulator.access_token, "file_id": file_id}
+    response = requests.get(f"{emulator.url}{API}/file/download", params=query, timeout=5)
+    assert response.status_code in {200, 404}
+    return response.json().get("data", {}).get("download_url")
 
 
-def test_a_run_uploads_into_a_folder_of_its_own_and_deletes_it(emulator: Emulator) -> None:
-    folder_id = emulator.make_folder("run-1")
-    uploaded = post(emulator, "/file/url_upload_add", url=emulator.serve(b"x"), folder_id=folder_id)
-    assert uploaded[1]["data"]["folder_id"] == folder_id
-    post(emulator, "/file/url_upload_add", url=emulator.serve(b"of another run"))
-    eventually(lambda: {one["state"] for one in emulator.state()["files"]} == {"stored"})
-    assert post(emulator, "/folder/delete", folder_id=folder_id)[0] == 200
-    state = emulator.state()
-    assert (state["folders"], [one["folder_id"] for one in state["files"]]) == (["staging"], ["staging"])
+def test_an_upload_is_fetched_after_the_response_and_then_served_for_a_token(emulator: Emulator) -> None:
+    with Emulator() as source:
+        store_file(source, content=b"x" * 3_000_000)
+        file_id = queue(emulator, make_link(source, "f1"))["file_id"]
+        link = eventually(lambda: make_link(emulator, file_id))
+    assert requests.get(link, timeout=5).content == b"x" * 3_000_000
+    assert emulator.state()["requests"]["download"] == 1
+
+
+@pytest.mark.parametrize("url", ["{own}/nowhere", "http://127.0.0.1:9/refused", f"http://{'a' * 300}/"])
+def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulator: Emulator, url: str) -> None:
+    file_id = queue(emulator, url.replace("{own}", emulator.url))["file_id"]
+    eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
+    assert make_link(emulator, file_id) is None
+
+
+@pytest.mark.parametrize("host", ["https://example.com", "{own}/_emulator/sources"])
+@pytest.mark.parametrize(("name", "content"), [("sales.csv", b"name\nsales.csv\n"), ("mine.csv", b"mine")])
+def test_a_source_that_is_not_served_is_made_up(emulator: Emulator, host: str, name: str, content: bytes) -> None:
+    emulator.serve(b"mine", "mine.csv")
+    file_id = queue(emulator, f"{host.replace('{own}', emulator.url)}/{name}?sig=1")["file_id"]
+    assert requests.get(eventually(lambda: make_link(emulator, file_id)), timeout=5).content == content
+
+
+def test_an_upload_waits_in_the_queue_for_the_delay_and_a_token_expires_after_its_ttl() -> None:
+    with Emulator(fetch_delay=0.3, token_ttl=0.3) as emulator:
+        began = time.monotonic()
+        file_id = queue(emulator, emulator.serve(b"x"))["file_id"]
+        link = eventually(lambda: make_link(emulator, file_id))
+        assert time.monotonic() - began >= 0.3
+        eventually(lambda: requests.get(link, timeout=5).status_code == 403)
+        assert time.monotonic() - began >= 0.6
+
+
+def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it_and_no_other_folder() -> None:
+    with Emulator(access_token="TOKEN", fetch_delay=60) as emulator:
+        store_file(emulator)
+        link = make_link(emulator, "f1")
+        other = emulator.make_folder("other")
+        assert queue(emulator, "http://127.0.0.1:9/slow")["folder_id"] == "staging"
+        queued = queue(emulator, "http://127.0.0.1:9/slow", folder_id=other)
+        for status in (200, 404):
+            deleted = requests.post(f"{emulator.url}{API}/folder/delete", {"folder_id": "staging"}, headers=HEADERS, timeout=5)
+            assert deleted.status_code == status
+        state = emulator.state()
+        assert [(stored["file_id"], stored["folder_id"]) for stored in state["files"]] == [(queued["file_id"], other)]
+        assert (state["folders"], state["tokens"]) == ([other], [])
+        assert requests.get(link, timeout=5).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status"),
+    [
+        ("POST", "/folder/delete", {"data": {"folder_id": "staging"}, "headers": {"Authorization": "Basic TOKEN"}}, 401),
+        ("POST", "/folder/delete", {"data": {"folder_id": ""}}, 400),
+        ("POST", "/file/url_upload_add", {"data": {"url": "https://example.com/a", "folder_id": "unknown"}}, 404),
+        ("GET", "/file/url_upload_add", {}, 405),
+        ("GET", "/file/download", {"params": {"file_id": "f1"}}, 401),
+        ("GET", "/file/download", {"params": {"access_token": "TOKEN", "file_id": "unknown"}}, 404),
+    ],
+)
+def test_an_invalid_request_gets_its_error_status_in_an_envelope(
+    method: str, path: str, more: dict[str, Any], status: int
+) -> None:
+    with Emulator(access_token="TOKEN") as emulator:
+        response = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": HEADERS, **more})
+    assert (response.status_code, response.json()["status"]) == (status, "error")
+
+
+def test_a_port_in_use_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
+        Emulator(port=taken.getsockname()[1]).__enter__()
+
+
+def test_the_rest_is_of_the_version_that_if_range_names(emulator: Emulator) -> None:
+    emulator.put_file(b"0123456789", "f1")
+    url = make_link(emulator, "f1")
+    headers = {"Range": "bytes=5-", "If-Range": requests.get(url, timeout=5).headers["ETag"]}
+    rest = requests.get(url, headers=headers, timeout=5)
+    assert (rest.status_code, rest.content, rest.headers["Content-Range"]) == (206, b"56789", "bytes 5-9/10")
+    emulator.put_file(b"abcdefghij", "f1")
+    whole = requests.get(url, headers=headers, timeout=5)
+    assert (whole.status_code, whole.content) == (200, b"abcdefghij")

@@ -4,7 +4,7 @@ import copy
 import gzip
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,77 +52,39 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
     assert arrived(emulator) == sorted(urls(30))
 
 
-def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(emulator: Emulator, tmp_path: Path) -> None:
-    manifest = tmp_path / "urls.csv.gz"
-    manifest.write_bytes(gzip.compress("\n".join(["id,link", *(f"1,{url}" for url in urls(30))]).encode()))
-    summary = rendered(str(manifest), str(tmp_path / "receipts")).execute(context())
-    assert (summary["queued"], summary["receipts"]) == (30, str(tmp_path / "receipts"))
-    assert arrived(emulator) == sorted(urls(30))
-    reported = "".join(part.read_text() for part in (tmp_path / "receipts").glob("part-*.jsonl"))
-    assert len(reported.splitlines()) == 30
-    assert "hunter" not in reported
-    assert json.loads(reported.splitlines()[0])["url"].endswith("?***")
-
-
-class Once:
-    """A macro, or an XCom pull, that counts its calls."""
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.calls = value, 0
-
-    def __call__(self) -> Any:
-        self.calls += 1
-        return self.value
-
-
 @pytest.mark.parametrize("native", [False, True])
 @pytest.mark.parametrize(
-    ("template", "value", "shown"),
+    ("template", "shown"),
     [
-        ("{{ pull() }}", urls(3), "3 URLs"),
-        ("{{ pull() }}", tuple(urls(3)), "3 URLs"),
-        ("{{ pull() | tojson }}", urls(3), "3 URLs"),
-        ("s3://bucket/{{ pull() }}/urls.csv", "2025_01", "s3://bucket/2025_01/urls.csv"),
-        ("{{ pull() }}", "2025_01", "2025_01"),  # Python would read a number
-        ("{{ pull() }}", "['https://h/1']", "***"),  # text stays text, and is no list in JSON
-        ("/x{{ pull() }}", [1], "/x[1]"),
+        ("{{ found | tojson }}", "3 URLs"),
+        ("s3://bucket/{{ run }}/urls.csv", "s3://bucket/2025_01/urls.csv"),
+        ("{{ run }}", "2025_01"),  # Python would read a number
     ],
 )
-def test_a_template_of_urls_is_rendered_once_and_may_result_in_a_list(
-    template: str, value: Any, shown: str, native: bool
-) -> None:
-    pull = Once(value)
+def test_a_template_of_urls_renders_as_text(template: str, shown: str, native: bool) -> None:
     with DAG("d", render_template_as_native_obj=native) as dag:
         operator = RemoteUrlBatchUploadOperator(task_id="t", urls=template, receipts="/r")
-    variables: Any = {"pull": pull, "dag": dag}
+    variables: Any = {"found": urls(3), "run": "2025_01", "dag": dag}
     operator.render_template_fields(variables)
-    assert (operator.urls, pull.calls) == (shown, 1)
+    assert operator.urls == shown
 
 
 @pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath])
-def test_manifest_and_receipts_are_taken_as_text_and_as_paths(
+def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(
     emulator: Emulator, tmp_path: Path, kind: Callable[..., Any]
 ) -> None:
-    manifest, receipts = tmp_path / "urls", tmp_path / "receipts"
-    manifest.write_text("\n".join(urls(3)))
+    manifest, receipts = tmp_path / "urls.csv.gz", tmp_path / "receipts"
+    manifest.write_bytes(gzip.compress("\n".join(["id,link", *(f"1,{url}" for url in urls(30))]).encode()))
     summary = rendered(kind(str(manifest)), kind(str(receipts))).execute(context())
-    assert (summary["queued"], json.loads(json.dumps(summary))["receipts"]) == (3, str(receipts))
+    assert (summary["queued"], json.loads(json.dumps(summary))["receipts"]) == (30, str(receipts))
+    assert arrived(emulator) == sorted(urls(30))
+    reported = [json.loads(line) for part in receipts.glob("part-*.jsonl") for line in part.read_text().splitlines()]
+    files = {stored["file_id"]: stored["source"].partition("?")[0] + "?***" for stored in emulator.state()["files"]}
+    assert {one["file_id"]: one["url"] for one in reported} == files
+    assert {one["response"]["_status"] for one in reported} == {"success"}
 
 
-class Row(Sequence[Any]):
-    """A row of a query, as database libraries have their own."""
-
-    def __init__(self, *values: Any) -> None:
-        self.values = values
-
-    def __getitem__(self, at: Any) -> Any:
-        return self.values[at]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-@pytest.mark.parametrize("row", [lambda url: [url], lambda url: (url,), lambda url: {"id": 1, "link": url}, Row])
+@pytest.mark.parametrize("row", [lambda url: [url], lambda url: (url,), lambda url: {"id": 1, "link": url}])
 def test_the_rows_of_a_query_are_queued_as_they_are(emulator: Emulator, row: Callable[[str], Any]) -> None:
     wanted = [row(url) for url in urls(3)]
     operator = RemoteUrlBatchUploadOperator(task_id="t", urls=wanted, receipts=None, url_column="link")
@@ -147,13 +109,12 @@ def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[s
 
 
 @pytest.mark.parametrize("wanted", ["https://h/?sig=hunter2", "['https://h/?sig=hunter2']", "None"])
-def test_urls_that_are_neither_list_nor_path_are_refused_and_not_shown(emulator: Emulator, wanted: str) -> None:
-    operator = rendered(wanted, "/nowhere")
-    assert "hunter2" not in str(operator.urls)
-    with pytest.raises(exceptions.InvalidInputError) as refused:
-        operator.execute(context())
-    assert "hunter2" not in str(refused.value)
-    assert emulator.state()["requests"] == {}
+def test_urls_that_are_neither_list_nor_path_are_refused_when_they_are_rendered_and_not_shown(wanted: str) -> None:
+    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=wanted, receipts=None)
+    with pytest.raises(exceptions.InvalidInputError, match=r"^urls ") as refused:
+        operator.render_template_fields({})
+    assert "hunter2" not in f"{refused.value} {operator.urls}"
+    assert (refused.value.permanent, refused.value.__suppress_context__) == (True, True)
 
 
 def test_a_cleared_task_sends_only_what_failed_and_nothing_once_all_is_queued(emulator: Emulator, tmp_path: Path) -> None:

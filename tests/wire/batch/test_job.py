@@ -27,8 +27,13 @@ def test_a_kill_ends_it_within_two_seconds_even_when_a_thread_hangs(emulator: Em
     own = settings(emulator.url, emulator.access_token)
     began, release, folder = time.monotonic(), threading.Event(), MemoryFolder()
     folder.fails = lambda: release.wait(60)
-    receipts, killed = Receipts(folder, Try(("batch",))), lambda: time.monotonic() > began + 0.7
-    job = Job(lambda: list_manifest(["https://source.example/1"]), lambda *_: own, Options(), receipts, killed=killed)
+    job = Job(
+        lambda: list_manifest(["https://source.example/1"]),
+        lambda *_: own,
+        Options(),
+        Receipts(folder, Try(("batch",))),
+        must_end=lambda: "the task was terminated" if time.monotonic() > began + 0.7 else "",
+    )
     with pytest.raises(exceptions.BatchInterruptedError):
         asyncio.run(job.run())
     took = time.monotonic() - began - 0.7
