@@ -64,11 +64,9 @@ else:
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Asset, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.execution_time.xcom import XCom
     from airflow.triggers.base import BaseTrigger, TriggerEvent
-    from openlineage.client.event_v2 import Dataset
 else:
     # A DAG file that does not need these does not pay for them.
     _LOADED_WHEN_USED = {
@@ -78,9 +76,7 @@ else:
         "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
         "BaseTrigger": "airflow.triggers.base.BaseTrigger",
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
-        "Dataset": "openlineage.client.event_v2.Dataset",
         "GroupCommand": "airflow.cli.cli_config.GroupCommand",
-        "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
         "RetryDecision": "airflow.sdk.RetryDecision",
         "RetryPolicy": "airflow.sdk.RetryPolicy",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",

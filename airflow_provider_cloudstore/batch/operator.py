@@ -169,10 +169,8 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
-        from airflow_provider_cloudstore.lineage import Lineage
 
         receipts = str(self.receipts) if self._has_receipts else None
-        self._lineage = Lineage(("" if self._unredacted_urls else str(self.urls),), (receipts or "",))
         summary = {**report.to_dict(), "receipts": receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.

@@ -1,4 +1,4 @@
-"""What the operators have in common: text that stays text, hook, lineage, and what is redacted before Airflow stores it."""
+"""What the operators have in common: text that stays text, the hook, and what is redacted before Airflow stores it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from airflow_provider_cloudstore.compat import BaseOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import Context, OperatorLineage
+    from airflow_provider_cloudstore.compat import Context
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.lineage import Lineage
 
 
 # In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
@@ -30,8 +29,6 @@ class CloudStoreOperator(BaseOperator):
     """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value."""
 
     cloudstore_conn_id: str
-    _lineage: Lineage | None = None
-    """What the task read and wrote; None if it reports nothing."""
     _misnamed: ClassVar[Mapping[str, str]] = {"conn_id": "cloudstore_conn_id"}
     """Arguments of sensors and of other providers, and those that are meant here."""
 
@@ -40,12 +37,6 @@ class CloudStoreOperator(BaseOperator):
             if name in kwargs:
                 raise TypeError(f"{type(self).__name__} has no argument '{name}'. Use '{meant}'")
         super().__init__(**kwargs)
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """What the task read and wrote, for OpenLineage, which warns of a result that is None."""
-        from airflow_provider_cloudstore.lineage import Lineage
-
-        return (self._lineage or Lineage()).to_openlineage()
 
     def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
         """Render a value of a template field so that text stays text.

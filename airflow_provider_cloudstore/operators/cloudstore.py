@@ -156,10 +156,7 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
         validate_sha256(self.expected_sha256)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
-        from airflow_provider_cloudstore.lineage import Lineage, file_url
-
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
-        self._lineage = Lineage((file_url(hook.settings.base_url, file.file_id),), (file.path,))
         publish_file(self, context, file.file_id, hook)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

@@ -182,9 +182,6 @@ class RemoteUrlUploadOperator(RedactingOperator):
         wait_for(self, hook, wait, deferrable=self.deferrable, url=upload["url"])
 
     def _report(self, context: Context, hook: CloudStoreHook, file_id: str, url: str) -> str:
-        from airflow_provider_cloudstore.lineage import Lineage, file_url
-
-        self._lineage = Lineage((url,), (file_url(hook.settings.base_url, file_id),))
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
             attach_file_id(self, context, file_id)

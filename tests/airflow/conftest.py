@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,12 +46,9 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     if not AIRFLOW_2:
         (dags / "approve_and_delete.py").write_text(code_of("approve-a-deletion.md-0"))
         (dags / "propose_deletions.py").write_text(code_of("approve-a-deletion.md-1"))
-    lineage = {"type": "file", "log_file_path": str(work / "lineage.jsonl"), "append": True}
     env = {
         "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": service.connection,
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
-        "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
-        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage),
         "CANARY_FOLDER": str(work),
     }
     with RealAirflow(work / "home", dags, **env) as running:
