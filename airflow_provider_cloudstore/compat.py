@@ -64,7 +64,7 @@ else:
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
-    from airflow.sdk import Asset, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
+    from airflow.sdk import BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.execution_time.xcom import XCom
     from airflow.triggers.base import BaseTrigger, TriggerEvent
 else:
@@ -72,7 +72,6 @@ else:
     _LOADED_WHEN_USED = {
         "ActionCommand": "airflow.cli.cli_config.ActionCommand",
         "Arg": "airflow.cli.cli_config.Arg",
-        "Asset": "airflow.sdk.Asset" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
         "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
         "BaseTrigger": "airflow.triggers.base.BaseTrigger",
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",

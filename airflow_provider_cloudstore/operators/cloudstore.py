@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
-from airflow_provider_cloudstore.operators.links import FileLink, publish_file
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -75,7 +75,6 @@ class DownloadLinkOperator(LinkOperator):
     The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",
     "expires_at"}``. Its URL is the response's, or else that of the connection's extra ``download_url``; None without either.
     Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires.
-    Asset events of the task's ``outlets`` hold the id under ``file_id``, but not the token.
 
     :param file_id: the file (templated).
     :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
@@ -93,7 +92,7 @@ class DownloadLinkOperator(LinkOperator):
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         link = link or hook.create_download_link(self.file_id)
-        publish_file(self, context, link.file_id, hook)
+        push_file_page(self, context, link.file_id, hook)
         self._push(context, "download_link", link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
@@ -157,6 +156,6 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
-        publish_file(self, context, file.file_id, hook)
+        push_file_page(self, context, file.file_id, hook)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

@@ -1,4 +1,4 @@
-"""What Airflow learns of a task's file: the link "File" in its UI, to the file's page, and the id in the events of assets."""
+"""The link "File" of a task in Airflow's UI, to the page of its file."""
 
 from __future__ import annotations
 
@@ -28,22 +28,6 @@ class FileLink(BaseOperatorLink):
         from airflow_provider_cloudstore.compat import XCom
 
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
-
-
-def publish_file(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
-    """Tell Airflow of a file that is available: in the events of the task's outlets, and with a link to its page."""
-    attach_file_id(task, context, file_id)
-    push_file_page(task, context, file_id, hook)
-
-
-def attach_file_id(task: Any, context: Context, file_id: str) -> None:
-    """Add the file's id to the extra of the events of the assets (datasets in Airflow 2) that are the task's outlets."""
-    from airflow_provider_cloudstore.compat import Asset
-
-    events: Any = context.get("outlet_events")
-    for outlet in task.outlets if events is not None else ():
-        if isinstance(outlet, Asset):
-            events[outlet].extra["file_id"] = file_id
 
 
 def push_file_page(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
-from airflow_provider_cloudstore.operators.links import FileLink, attach_file_id, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, MISNAMED, validate_event, wait_for
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -31,9 +31,9 @@ class RemoteUrlUploadOperator(RedactingOperator):
     (extra ``file_id_path`` names another). The XCom ``upload`` is ``{"file_id", "url", "requested_at", "response"}``, the URL
     redacted.
 
-    With ``wait_for_file=True``, the task succeeds when the file is there, and asset events of its ``outlets`` hold the id under
-    ``file_id``. An upload never runs again because its wait failed. On Airflow 3.3 and later, a retry goes on waiting, with what
-    is left of ``timeout``; before, whatever ends the wait is permanent. Clearing the task uploads again.
+    With ``wait_for_file=True``, the task succeeds when the file is there. An upload never runs again because its wait failed. On
+    Airflow 3.3 and later, a retry goes on waiting, with what is left of ``timeout``; before, whatever ends the wait is permanent.
+    Clearing the task uploads again.
 
     On Airflow 3.3 and later, a retry knows what an earlier try sent. What was queued is not sent again, whatever the URL renders
     to; if the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, a retry after a kill
@@ -184,7 +184,6 @@ class RemoteUrlUploadOperator(RedactingOperator):
     def _report(self, context: Context, hook: CloudStoreHook, file_id: str, url: str) -> str:
         if self.wait_for_file:
             self.log.info("File '%s' is available", file_id)
-            attach_file_id(self, context, file_id)
         if not file_id:
             self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
         # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.

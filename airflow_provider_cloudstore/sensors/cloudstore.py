@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, AirflowSkipException, BaseSensorOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
-from airflow_provider_cloudstore.operators.links import FileLink, publish_file
+from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, validate_event, wait_for
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
@@ -30,7 +30,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
     ``soft_fail`` skips the task after any error.
 
-    The return value is the file's id. Asset events of the task's ``outlets`` hold the id under ``file_id``.
+    The return value is the file's id.
 
     :param file_id: the file (templated).
     :param deferrable: wait in the triggerer, without a worker slot and whatever ``mode`` says; by default as
@@ -132,4 +132,4 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def _announce(self, context: Context, file_id: str, hook: CloudStoreHook) -> None:
         self.log.info("File '%s' is available", file_id)
-        publish_file(self, context_or_empty(context), file_id, hook)
+        push_file_page(self, context_or_empty(context), file_id, hook)

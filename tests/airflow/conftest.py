@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import ROOT, code_of, for_this_airflow
+from tests.doc_blocks import code_of, for_this_airflow
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 HERE = Path(__file__).resolve().parent
@@ -40,8 +40,6 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     work = tmp_path_factory.mktemp("airflow")
     dags = work / "dags"
     shutil.copytree(HERE / "canary" / "dags", dags)
-    for name in ("publish_file.py", "use_published_file.py"):
-        (dags / name).write_text(for_this_airflow((ROOT / "dags_examples" / name).read_text()))
     (dags / "share_report.py").write_text(for_this_airflow(code_of("README.md-0")))
     if not AIRFLOW_2:
         (dags / "approve_and_delete.py").write_text(code_of("approve-a-deletion.md-0"))
