@@ -19,8 +19,6 @@ from airflow import __version__
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
 HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
-HAS_STORED_LINKS = _AIRFLOW >= (3,)
-"""Whether Airflow stores an operator's links when its task has ended."""
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 2):
     from airflow.sdk.configuration import conf

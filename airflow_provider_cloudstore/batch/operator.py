@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators import arguments
-from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
 
 
-class RemoteUrlBatchUploadOperator(RedactingOperator):
+class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """Queue many remote uploads in one task (``POST /file/url_upload_add``), as fast as the service allows.
 
     A URL is sent once, however often the manifest lists it. After a kill or an outage, a retry loses no upload and resends at

@@ -94,14 +94,13 @@ class CloudStoreAsyncHook(BaseHook):
         await self._masking.amask(operation.secrets)
         return await self._perform(operation)
 
-    async def poll_file(self, file_id: str) -> CloudStoreError | None:
-        """Check once whether a file is available: None if it is, else the error; the link is discarded."""
+    async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
+        """As :meth:`CloudStoreHook.poll_file`. The token is not masked, because a trigger discards it."""
         operation = CreateDownloadLink(await self._current(), file_id)
         try:
-            await self._perform(operation, max_attempts=1)
+            return await self._perform(operation, max_attempts=1)
         except CloudStoreError as error:
             return error
-        return None
 
     async def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
         return await self._client.perform(operation, max_attempts=max_attempts)

@@ -49,7 +49,7 @@ class CloudStoreHook(BaseHook):
     conn_name_attr = "cloudstore_conn_id"
     default_conn_name = DEFAULT_CONN_ID
     conn_type = CONN_TYPE
-    hook_name = "Cloudstore"
+    hook_name = "CloudStore"
 
     def __init__(self, cloudstore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)

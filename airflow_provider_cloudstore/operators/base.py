@@ -1,12 +1,13 @@
-"""What the operators have in common: text that stays text, the hook, and what is redacted before Airflow stores it."""
+"""What the operators have in common: a hook, text that stays text, and fields that are redacted before Airflow stores them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_cloudstore.compat import BaseOperator
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
@@ -19,6 +20,13 @@ _TEXT = "?"
 
 log = logging.getLogger(__name__)
 
+if not hasattr(BaseOperator, "_do_render_template_fields"):
+    log.warning(
+        "This Airflow has no BaseOperator._do_render_template_fields, in which the fields of mapped tasks are redacted: it would "
+        "store their credentials in clear text. Do not map URLs that hold credentials, or install an Airflow that "
+        "airflow-provider-cloudstore supports"
+    )
+
 
 def context_or_empty(context: Context | None) -> Context:
     """The context that Airflow passed; an empty one where a unit test of a DAG passes something else."""
@@ -26,17 +34,14 @@ def context_or_empty(context: Context | None) -> Context:
 
 
 class CloudStoreOperator(BaseOperator):
-    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value."""
+    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value.
 
-    cloudstore_conn_id: str
-    _misnamed: ClassVar[Mapping[str, str]] = {"conn_id": "cloudstore_conn_id"}
-    """Arguments of sensors and of other providers, and those that are meant here."""
+    :param cloudstore_conn_id: The Airflow connection of the service (templated).
+    """
 
-    def __init__(self, **kwargs: Any) -> None:
-        for name, meant in self._misnamed.items():
-            if name in kwargs:
-                raise TypeError(f"{type(self).__name__} has no argument '{name}'. Use '{meant}'")
+    def __init__(self, *, cloudstore_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
 
     def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
         """Render a value of a template field so that text stays text.
@@ -48,6 +53,20 @@ class CloudStoreOperator(BaseOperator):
             return super().render_template(content, context, jinja_env, seen_oids)
         # Added, and not formatted: a member of an enumeration of strings is its value.
         return super().render_template(_TEXT + content, context, jinja_env, seen_oids).removeprefix(_TEXT)
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks. It documents
+        # `render_template_fields` for what is done here, but does not call that on mapped tasks.
+        super()._do_render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        """Render the template fields, and redact them."""
+        super().render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def _redact_fields(self) -> None:
+        """Replace what must not be stored in the rendered fields; it is called more than once."""
 
     def _push(self, context: Context, key: str, value: Any) -> None:
         """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""
@@ -64,34 +83,3 @@ class CloudStoreOperator(BaseOperator):
         @property
         def output(self) -> Any:
             """The task's return value, for downstream tasks."""
-
-
-class RedactingOperator(CloudStoreOperator):
-    """Base of the operators whose fields hold URLs, which are redacted before Airflow stores them.
-
-    Airflow documents ``render_template_fields`` for that, but does not call it on mapped tasks.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not hasattr(BaseOperator, "_do_render_template_fields"):
-            log.warning(
-                "Task '%s': this Airflow has no BaseOperator._do_render_template_fields, in which the URLs of mapped tasks are "
-                "redacted: it would store their credentials in clear text. Do not map URLs that hold credentials, or install an "
-                "Airflow that airflow-provider-cloudstore supports",
-                self.task_id,
-            )
-
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.
-        super()._do_render_template_fields(*args, **kwargs)
-        self._redact_fields()
-
-    def render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        """Render the template fields, and redact them."""
-        super().render_template_fields(*args, **kwargs)
-        self._redact_fields()
-
-    def _redact_fields(self) -> None:
-        """Replace what must not be stored in the rendered fields."""
-        raise NotImplementedError

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
-from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
@@ -49,14 +48,12 @@ class DeleteFolderOperator(CloudStoreOperator):
         *,
         folder_id: str | int | XComArg,
         ignore_missing: bool = False,
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         validate_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
-        self.cloudstore_conn_id = cloudstore_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the folder."""
@@ -103,7 +100,7 @@ class DownloadLinkOperator(LinkOperator):
         return link.token
 
 
-class DownloadFileOperator(RedactingOperator, LinkOperator):
+class DownloadFileOperator(LinkOperator):
     """Download a file to a local path or an object store; no link leaves the task (``GET /file/download``).
 
     The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is

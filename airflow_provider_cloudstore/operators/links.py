@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import HAS_STORED_LINKS, BaseOperatorLink
+from airflow_provider_cloudstore.compat import BaseOperatorLink
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
@@ -19,12 +19,7 @@ class FileLink(BaseOperatorLink):
     name = "File"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The URL that the task has pushed; empty if it has none.
-
-        Airflow 3 asks the task when it has ended, and stores the link itself; Airflow 2 asks in its webserver.
-        """
-        if HAS_STORED_LINKS:
-            return str(getattr(operator, XCOM_FILE_PAGE, ""))
+        """The URL that the task has pushed; empty if it has none."""
         from airflow_provider_cloudstore.compat import XCom
 
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
@@ -43,5 +38,4 @@ def push_file_page(task: Any, context: Context, file_id: str, hook: CloudStoreHo
         task.log.warning("The task has no link to the file's page: %s", error.reason)
         return
     if page:
-        setattr(task, XCOM_FILE_PAGE, page)
         ti.xcom_push(key=XCOM_FILE_PAGE, value=page)

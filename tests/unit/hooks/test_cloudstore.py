@@ -19,13 +19,14 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.services import EXTRAS
+from airflow_provider_cloudstore.results import DownloadLink
 from tests.support import connect, store_file
 
 HOST = "https://files.example.com"
 UPLOAD, LINK = (f"{HOST}/cloud/api/v2{one.path}" for one in (UploadFromUrl, CreateDownloadLink))
 
 
-async def poll() -> exceptions.CloudStoreError | None:
+async def poll() -> DownloadLink | exceptions.CloudStoreError:
     async with CloudStoreAsyncHook() as hook:
         return await hook.poll_file("f1")
 
@@ -95,7 +96,7 @@ def test_both_hooks_reach_a_service_on_this_machine_without_the_environments_pro
     store_file(emulator)
 
     assert CloudStoreHook().create_download_link("f1").token
-    assert asyncio.run(poll()) is None
+    assert isinstance(asyncio.run(poll()), DownloadLink)
 
 
 def test_a_hook_warns_of_another_type_and_of_a_misspelt_extra(

@@ -20,6 +20,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.hooks.connection import RENEW_SECONDS, SharedConnection, mask, shared_connection
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.results import DownloadLink
 from tests.support import settings, store_file
 
 P = ParamSpec("P")
@@ -220,7 +221,7 @@ async def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_m
         assert len(reads) == 1
         for token in tokens:
             rotate(token)
-            assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
+            assert {type(link) for link in await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))} == {DownloadLink}
     assert len(reads) == 3
     assert [masked.count(token) for token in tokens] == [1, 1]
     assert emulator.state()["requests"] == {"link": 4 * USERS}  # half of them were rejected
