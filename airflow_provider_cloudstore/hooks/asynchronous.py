@@ -45,7 +45,6 @@ class CloudStoreAsyncHook(BaseHook):
 
     async def __aenter__(self) -> Self:
         self._connection = shared_connection(self.cloudstore_conn_id)
-        await self._current()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -95,10 +94,12 @@ class CloudStoreAsyncHook(BaseHook):
         return await self._perform(operation)
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """As :meth:`CloudStoreHook.poll_file`. The token is not masked, because a trigger discards it."""
-        operation = CreateDownloadLink(await self._current(), file_id)
+        """As :meth:`CloudStoreHook.poll_file`. An error of the connection is returned, too; the token is not masked.
+
+        A trigger discards the link, and masking thousands of tokens would block the triggerer.
+        """
         try:
-            return await self._perform(operation, max_attempts=1)
+            return await self._perform(CreateDownloadLink(await self._current(), file_id), max_attempts=1)
         except CloudStoreError as error:
             return error
 

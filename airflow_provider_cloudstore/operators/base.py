@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_cloudstore.compat import BaseOperator
+from airflow_provider_cloudstore.operators.links import XCOM_FILE_PAGE
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -72,6 +73,18 @@ class CloudStoreOperator(BaseOperator):
         """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""
         if self.do_xcom_push and (ti := context.get("ti")):
             ti.xcom_push(key=key, value=value)
+
+    def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
+        """Push the URL of a file's page for the link "File", if the connection has one; it holds no token."""
+        from airflow_provider_cloudstore.exceptions import ConfigurationError
+
+        try:
+            page = hook.settings.file_page(file_id) if file_id else ""
+        except ConfigurationError as error:  # somebody is replacing the connection: a missing link fails no task
+            self.log.warning("The task has no link to the file's page: %s", error.reason)
+            return
+        if page:
+            self._push(context, XCOM_FILE_PAGE, page)
 
     def _open_hook(self) -> CloudStoreHook:
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook

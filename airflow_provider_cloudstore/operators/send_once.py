@@ -16,6 +16,7 @@ from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
+    from airflow_provider_cloudstore.results import RemoteUploadXCom
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class UploadRecord:
     state: Literal["sending", "queued", "unknown"] = "sending"
     max_tries: int = 0
     sent_at: str = "a time that is not recorded"
-    result: dict[str, Any] | None = None
+    result: RemoteUploadXCom | None = None
 
     @classmethod
     def read(cls, stored: Any) -> UploadRecord:
@@ -52,7 +53,9 @@ class UploadRecord:
         return self.state == "sending" or self.max_tries == max_tries
 
 
-def send_once(send: Callable[[], dict[str, Any]], context: Context, url: str, *, retry_unknown_outcome: bool) -> dict[str, Any]:
+def send_once(
+    send: Callable[[], RemoteUploadXCom], context: Context, url: str, *, retry_unknown_outcome: bool
+) -> RemoteUploadXCom:
     """Send an upload, unless an earlier try of the task did or may have done so.
 
     Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
 from airflow_provider_cloudstore.operators.arguments import validate_flags
 from airflow_provider_cloudstore.operators.base import context_or_empty
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, available_file, wait_for
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.secrets import Secret
+    from airflow_provider_cloudstore.results import RemoteUploadXCom
 
 _NOT_RETRIED = "Airflow does not retry this task: without a task state store (Airflow 3.3), a retry would upload again."
 
@@ -84,14 +85,14 @@ class RemoteUrlUploadOperator(WaitingOperator):
             upload = send_once(lambda: self._send(hook, url), context, str(url), retry_unknown_outcome=resend)
             with self._without_resending(context, upload["file_id"]):
                 self._push(context, "upload", upload)
-                push_file_page(self, context, upload["file_id"], hook)
+                self._push_file_page(context, hook, upload["file_id"])
                 if self.wait_for_file:
                     self._wait(hook, upload)
-        return self._report(upload["file_id"])
+        return upload["file_id"]
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Resume after a deferred wait for the file of an upload."""
-        return self._report(available_file(event))
+        return available_file(event)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume after a deferral, also where Airflow reports an error of its own, such as that of a wait without a triggerer."""
@@ -121,33 +122,24 @@ class RemoteUrlUploadOperator(WaitingOperator):
             facts = asdict(error) if isinstance(error, CloudStoreError) else {"reason": ended, "operation": "remote upload"}
             raise PermanentError(**facts | {"advice": f"{advice} {_NOT_RETRIED}"}) from error
 
-    def _send(self, hook: CloudStoreHook, url: str) -> dict[str, Any]:
+    def _send(self, hook: CloudStoreHook, url: str) -> RemoteUploadXCom:
         upload = hook.upload_from_url(url, self.parameters, retry_unknown_outcome=self.retry_unknown_outcome)
-        name = f" as file '{upload.file_id}'" if upload.file_id else ""
-        self.log.info("Queued upload of %s%s; the service will fetch it later", upload.url, name)
+        no_id = "the response has no file id in the usual places; extra 'file_id_path' can name another"
+        self.log.info("Queued upload of %s: %s", upload.url, f"file '{upload.file_id}'" if upload.file_id else no_id)
         return upload.to_dict()
 
-    def _wait(self, hook: CloudStoreHook, upload: Mapping[str, Any]) -> None:
-        from airflow_provider_cloudstore.exceptions import InvalidInputError, PermanentError
+    def _wait(self, hook: CloudStoreHook, upload: RemoteUploadXCom) -> None:
+        from airflow_provider_cloudstore.exceptions import PermanentError
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        began = datetime.fromisoformat(upload["requested_at"])
-        try:
-            wait = FileWait(upload["file_id"], self.poll_interval, self.timeout, began)
-        except InvalidInputError:
+        if not upload["file_id"]:
             raise PermanentError(
                 "the response has no file id to wait for",
                 operation="remote upload",
                 subject=upload["url"],
                 advice="Set extra 'file_id_path' of the connection to where the response has it. Where the service's queue gives "
                 "none, as that of YetiShare sites, find the file in its folder: see the guide 'Stage into a folder'.",
-            ) from None
+            )
+        wait = FileWait(upload["file_id"], self.poll_interval, self.timeout, datetime.fromisoformat(upload["requested_at"]))
         wait_for(self, hook, wait, deferrable=self.deferrable)
-
-    def _report(self, file_id: str) -> str:
-        if self.wait_for_file:
-            self.log.info("File '%s' is available", file_id)
-        elif not file_id:
-            self.log.info("The response has no file id in the usual places; extra 'file_id_path' can name another")
-        # If there is none, it is empty and not None: Airflow treats None as missing, and fails the next task without a reason.
-        return file_id
+        self.log.info("File '%s' is available", wait.file_id)

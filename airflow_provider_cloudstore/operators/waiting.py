@@ -63,7 +63,6 @@ class LinkOperator(WaitingOperator):
         """Use the link, with ``wait_for_file`` once the file is available."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        self._validate()
         with self._open_hook() as hook:
             link = None
             if self.wait_for_file:
@@ -76,9 +75,6 @@ class LinkOperator(WaitingOperator):
         self.file_id = available_file(event)
         with self._open_hook() as hook:
             return self._use_link(context, hook, None)
-
-    def _validate(self) -> None:
-        """Report a mistake before the wait."""
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
         """Do the operator's work.

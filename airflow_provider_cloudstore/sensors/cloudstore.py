@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
-from airflow_provider_cloudstore.operators.links import FileLink, push_file_page
+from airflow_provider_cloudstore.operators.links import FileLink
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_file, wait_for
 
 if TYPE_CHECKING:
@@ -93,4 +93,4 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def _announce(self, context: Context, file_id: str, hook: CloudStoreHook) -> None:
         self.log.info("File '%s' is available", file_id)
-        push_file_page(self, context, file_id, hook)
+        self._push_file_page(context, hook, file_id)

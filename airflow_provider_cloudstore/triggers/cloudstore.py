@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,6 @@ from airflow_provider_cloudstore.compat import BaseTrigger, TriggerEvent
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.waiting import FileWait
-from airflow_provider_cloudstore.results import DownloadLink
 
 
 class FileAvailableTrigger(BaseTrigger):
@@ -52,22 +50,9 @@ class FileAvailableTrigger(BaseTrigger):
             # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
             not_before = datetime.fromisoformat(self.not_before or self.began)
             await asyncio.sleep(wait.first_pause(datetime.now(UTC), not_before))
-            await self._poll(wait)
+            async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
+                while isinstance(polled := await hook.poll_file(wait.file_id), CloudStoreError):  # noqa: ASYNC110  (of a service)
+                    await asyncio.sleep(wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info))
         except CloudStoreError as error:
             event = {"status": "failed", "file_id": self.file_id, "error": error.to_dict()}
         yield TriggerEvent(event)
-
-    async def _poll(self, wait: FileWait) -> None:
-        async with AsyncExitStack() as opened:
-            hook: CloudStoreAsyncHook | None = None
-            while True:
-                polled: DownloadLink | CloudStoreError
-                try:
-                    if hook is None:
-                        hook = await opened.enter_async_context(CloudStoreAsyncHook(self.cloudstore_conn_id))
-                    polled = await hook.poll_file(wait.file_id)
-                except CloudStoreError as error:  # of a connection that is away for a moment, or invalid
-                    polled = error
-                if not isinstance(polled, CloudStoreError):
-                    return
-                await asyncio.sleep(wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info))

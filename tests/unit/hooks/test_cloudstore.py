@@ -226,11 +226,11 @@ def test_both_hooks_refuse_a_connection_that_airflow_does_not_find_or_that_canno
     if value:
         monkeypatch.setenv("AIRFLOW_CONN_NOWHERE", value)
 
-    async def enter() -> None:
-        async with CloudStoreAsyncHook("nowhere"):
-            pass
+    async def delete() -> None:
+        async with CloudStoreAsyncHook("nowhere") as hook:
+            await hook.delete_folder("d1")
 
-    for use in (lambda: CloudStoreHook("nowhere").delete_folder("d1"), lambda: asyncio.run(enter())):
+    for use in (lambda: CloudStoreHook("nowhere").delete_folder("d1"), lambda: asyncio.run(delete())):
         with pytest.raises(exceptions.ConfigurationError, match=f"^connection 'nowhere': .*{reason}") as failed:
             use()
         assert "hunter2x" not in "".join(traceback.format_exception(failed.value)) + caplog.text + str(capfd.readouterr())
