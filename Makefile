@@ -148,14 +148,16 @@ site: env-$(NEW)-site ## build the documentation into .site
 up: env-$(NEW) ## run Airflow's UI with the example DAGs and the emulator
 	@$(BIN)/python -m scripts.up
 
-format: env-$(NEW) ## sort imports, fix what ruff can, and format the code
+format: env-$(NEW) ## sort imports, fix what ruff can, format the code, and write the reference's pages
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+	@$(BIN)/python -m scripts.reference
 
-lint: env-$(NEW) ## run ruff (including layering), mypy strict, and actionlint and zizmor on .github
+lint: env-$(NEW) ## run ruff (including layering), mypy strict, actionlint and zizmor on .github, and check the reference's pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m scripts.reference --check
 	@$(BIN)/actionlint
 	@$(BIN)/zizmor --offline --quiet .github
 

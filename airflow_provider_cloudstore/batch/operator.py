@@ -44,6 +44,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param parameters: what else the service takes for each upload, such as ``folder_id``: texts by name (templated).
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param cloudstore_conn_id: the Airflow connection (templated).
+    :returns: How many URLs ended how, and the first failures; the receipts have every outcome.
     :raises ValueError: if an argument is invalid.
     """
 

@@ -16,7 +16,9 @@ from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import Context, XComArg
+    from os import PathLike
+
+    from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.results import DownloadedFileXCom, DownloadLink, FolderDeletionXCom
 
@@ -108,12 +110,12 @@ class DownloadFileOperator(LinkOperator):
         self,
         *,
         file_id: str | int | XComArg,
-        target: Any,
+        target: str | PathLike[str] | ObjectStoragePath | XComArg,
         expected_sha256: str | XComArg | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(file_id=file_id, **kwargs)
-        self.target = target
+        self.target: Any = target
         self.expected_sha256: Any = expected_sha256
 
     def execute(self, context: Context) -> DownloadedFileXCom:
