@@ -60,3 +60,10 @@ def test_a_result_as_a_dict_has_its_dates_in_utc_and_shows_its_token_nowhere_els
     assert stored["created_at"].endswith("Z")
     assert stored["token"] == link.token
     assert link.token not in repr(link)
+
+
+def test_nothing_is_pushed_where_xcoms_are_off(emulator: Emulator) -> None:
+    store_file(emulator)
+    pushed: dict[str, Any] = {}
+    DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=False).execute(context(pushed))
+    assert pushed == {}

@@ -115,16 +115,6 @@ def test_the_form_of_older_airflows_offers_every_extra() -> None:
     assert CloudStoreHook.get_connection_form_widgets().keys() == EXTRAS.keys()
 
 
-def test_the_secrets_of_every_call_are_masked(service: requests_mock.Mocker, monkeypatch: pytest.MonkeyPatch) -> None:
-    service.post(UPLOAD)
-    masked: list[str] = []
-    monkeypatch.setattr(connection, "mask_secret", masked.append)
-    with CloudStoreHook() as hook:
-        for number in range(200):
-            hook.upload_from_url(f"ftp://127.0.0.1:9/f?sig=secret-value-{number:03}")
-    assert {f"secret-value-{number:03}" for number in range(200)} <= {*masked}
-
-
 def test_an_async_hook_that_was_not_entered_or_was_left_says_how_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, host=HOST, password="s3cret")
 

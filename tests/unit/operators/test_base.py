@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 import runpy
 from datetime import datetime
 from decimal import Decimal
-from enum import Enum
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -29,13 +27,8 @@ from tests.dag_runs import succeed
 from tests.dags import native_dags as dags
 from tests.support import store_file
 
-NO_IDS: list[Any] = [
-    {"file_id": "f1"}, ["f1"], ("f1",), {"f1"}, 1.5, True, b"f1",
-    "{'file_id': 'f1', 'url': 'https://h/***'}", '{"file_id": "f1"}', "['f1', 'f2']", "[1, 2]", "('f1', 'f2')",
-    "True", "true", "b'f1'", "LazyXComSequence([2 items])", "LazySelectSequence([1 item])", "<object object at 0x7f>",
-    "<Mapped(upload)>", "array(['f1'])",
-]  # fmt: skip
-"""What is no id, and the text of such a thing as a template renders it."""
+NO_IDS: list[Any] = [{"file_id": "f1"}, ["f1"], 1.5, True, '{"file_id": "f1"}', "['f1', 'f2']", "LazyXComSequence([2 items])"]
+"""What is no id, and the text of such a thing as a template renders it; ``tests/unit/protocol/test_guards.py`` has more."""
 
 
 class Index:
@@ -97,13 +90,6 @@ def test_what_is_no_id_is_refused_before_anything_is_sent_or_waited_for(emulator
     assert emulator.state()["requests"] == {}
 
 
-@pytest.mark.parametrize("value", ["2025_01", "2024.01", "0x1f", "12E5", "v1.0", "{3f2504e0-4f89-11d3-9a0c}", "a,b", "f(1)"])
-def test_what_may_be_an_id_is_polled(emulator: Emulator, value: str) -> None:
-    store_file(emulator, file_id=value)
-    FileAvailableSensor(task_id="wait", file_id=value, deferrable=True).execute({})
-    assert [token["file_id"] for token in emulator.state()["tokens"]] == [value]
-
-
 def test_the_file_that_was_waited_for_is_the_one_that_a_resumed_wait_is_about(emulator: Emulator) -> None:
     store_file(emulator, file_id="f1")
     event = {"status": "available", "file_id": "f1"}
@@ -156,32 +142,6 @@ def test_an_id_that_is_no_text_reaches_the_guards_as_it_is(value: Any, native: b
     for operator in each_operator(value):
         operator.render_template_fields({}, dag.get_template_env())
         assert getattr(operator, next(iter(operator.template_fields))) is value
-
-
-@pytest.mark.parametrize("make", [DownloadLinkOperator, FileAvailableSensor, DeleteFolderOperator])
-def test_a_whole_xcom_in_place_of_its_id_is_named(emulator: Emulator, make: Any) -> None:
-    field = "folder_id" if make is DeleteFolderOperator else "file_id"
-    xcom = {"response": None, field: "f1"}
-    for wrong in (xcom, str(xcom), json.dumps(xcom)):
-        with pytest.raises(InvalidInputError, match=r"\nPass (its file_id|one value)"):
-            make(task_id="t", **{field: wrong}).execute({})
-    assert emulator.state()["requests"] == {}
-
-
-class Name(str, Enum):  # noqa: UP042  (not a StrEnum, which prints its value)
-    FOLDER = "2025_01"
-
-
-class Number(int, Enum):
-    FOLDER = 7
-
-
-def test_a_member_of_an_enumeration_is_its_value(emulator: Emulator) -> None:
-    for member, folder_id in ((Name.FOLDER, "2025_01"), (Number.FOLDER, "7")):
-        emulator.make_folder(folder_id)
-        operator = DeleteFolderOperator(task_id="delete", folder_id=member)
-        operator.render_template_fields({})
-        assert operator.execute({})["folder_id"] == folder_id
 
 
 @pytest.mark.parametrize("conn_id", [None, 5, ["a"]])

@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from tests.dag_runs import run_dag, succeed
 from tests.dags import operator_dags as dags
-from tests.support import context, rendered_fields, store_file
+from tests.support import context, rendered_fields
 from tests.unit.operators.tries import SHOWN, SOURCE
 
 
@@ -87,15 +87,6 @@ def test_a_link_without_a_url_has_that_of_the_connection_or_the_log_says_that_th
 async def url_of_a_link() -> str | None:
     async with CloudStoreAsyncHook() as hook:
         return (await hook.create_download_link("f1")).url_with_token
-
-
-def test_a_link_is_not_stored_where_xcoms_are_off(emulator: Emulator) -> None:
-    store_file(emulator)
-    pushed: dict[str, Any] = {}
-    for wanted in (True, False):
-        DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=wanted).execute(context(pushed))
-        assert ("download_link" in pushed) is wanted
-        pushed.clear()
 
 
 @pytest.mark.usefixtures("airflow_db")

@@ -168,10 +168,3 @@ def assert_names_the_sensor(error: BaseException, file_id: str) -> None:
 def test_no_constructor_refuses_a_wait_that_has_retries() -> None:
     for more in ({"retries": 2}, {"default_args": {"retries": 2}}):
         assert waiting_task(**more).operator().retries == 2
-
-
-@pytest.mark.parametrize("wrong", [{"file_id": "f1", "url": "https://h/***"}, "{'file_id': 'f1', 'url': 'https://h/***'}"])
-def test_the_xcom_of_an_upload_is_no_url(emulator: Emulator, wrong: Any) -> None:
-    with pytest.raises(exceptions.InvalidInputError, match="nothing was sent"):
-        Task(None).attempt(wrong)
-    assert emulator.state()["requests"] == {}
