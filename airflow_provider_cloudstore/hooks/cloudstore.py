@@ -250,6 +250,4 @@ def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
     if error.message and isinstance(error, (BadRequestError, ServiceError)):
         advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
         error = replace(error, advice=f"{advice} If it is about the token, check the password.")
-    elif error.advice in CreateDownloadLink.advice.values():  # about a file that somebody wants
-        error = replace(error, advice="")
     return False, str(replace(error, operation="connection test", subject=""))

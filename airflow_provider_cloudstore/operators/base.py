@@ -76,14 +76,7 @@ class CloudStoreOperator(BaseOperator):
 
     def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
         """Push the URL of a file's page for the link "File", if the connection has one; it holds no token."""
-        from airflow_provider_cloudstore.exceptions import ConfigurationError
-
-        try:
-            page = hook.settings.file_page(file_id) if file_id else ""
-        except ConfigurationError as error:  # somebody is replacing the connection: a missing link fails no task
-            self.log.warning("The task has no link to the file's page: %s", error.reason)
-            return
-        if page:
+        if file_id and context.get("ti") and (page := hook.settings.file_page(file_id)):
             self._push(context, XCOM_FILE_PAGE, page)
 
     def _open_hook(self) -> CloudStoreHook:

@@ -58,6 +58,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
             self.mode = "poke"
         self._wait = self._begin_wait()
         with self._open_hook() as self._hook:
+            self._push_file_page(context, self._hook, self._wait.file_id)
             try:
                 super().execute(context)
             except AirflowSensorTimeout:  # it names neither the file nor the service's response
@@ -76,21 +77,15 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         elif isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
             wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
             return False
-        self._announce(context, wait.file_id, hook)
+        self.log.info("File '%s' is available", wait.file_id)
         return True
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Resume after a deferred wait."""
-        file_id = available_file(event)
-        self._announce(context, file_id, self._open_hook())
-        return file_id
+        return available_file(event)
 
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
-
-    def _announce(self, context: Context, file_id: str, hook: CloudStoreHook) -> None:
-        self.log.info("File '%s' is available", file_id)
-        self._push_file_page(context, hook, file_id)
