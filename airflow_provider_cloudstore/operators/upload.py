@@ -114,7 +114,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
             yield
         except (Exception, AirflowTaskTimeout) as error:
             if context.get("task_state_store") is not None:
-                self.log.warning("%s A retry goes on waiting.", advice)
+                self.log.warning("%s A retry does not.", advice)
                 raise
             if isinstance(error, PermanentError):
                 raise replace(error, advice=f"{advice} {error.what_to_do}") from None
