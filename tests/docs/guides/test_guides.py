@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from tests.dag_runs import run_dag, succeed
 from tests.doc_blocks import code_of, dag_of, for_this_airflow
 from tests.real_airflow import AIRFLOW_2
-from tests.support import activate, asset_events, rendered_fields
+from tests.support import rendered_fields
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
@@ -138,14 +138,6 @@ def test_batch_results(emulator: Emulator, tmp_path: Path) -> None:
     assert failed.read_text() == f"name,url\nfile 1,{urls[1]}\nfile 2,{urls[2]}\n"
     assert run.values["failed_urls"] == 2
     assert [run.tasks[f"link[{number}]"] for number in range(len(run.values["file_ids"]))] == ["success"] * 2, str(run)
-
-
-def test_the_event_of_a_published_file_holds_its_id(emulator: Emulator) -> None:
-    emulator.put_file(b"x", "f123")
-    dag = dag_of("assets.md-0")
-    activate(dag, dag.tasks[0].outlets[0])
-    succeed(dag)
-    assert asset_events("cloudstore://files.example.com/daily-report") == [{"file_id": "f123"}]
 
 
 def test_the_samples_of_test_your_dag_pass_from_an_empty_folder(tmp_path: Path) -> None:
