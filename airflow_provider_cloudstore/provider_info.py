@@ -55,7 +55,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks.cloudstore", "hooks.asynchronous"),
         "triggers": _modules("triggers.cloudstore"),
         "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # where Airflow has commands of providers
-        "extra-links": ["airflow_provider_cloudstore.operators.links.FileLink"],
+        "extra-links": ["airflow_provider_cloudstore.operators.base.FileLink"],
         "connection-types": [
             {
                 "hook-class-name": "airflow_provider_cloudstore.hooks.cloudstore.CloudStoreHook",

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_cloudstore import exceptions, results
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.operators.links import XCOM_FILE_PAGE, FileLink
+from airflow_provider_cloudstore.operators.base import XCOM_FILE_PAGE, FileLink
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 

@@ -70,7 +70,7 @@ def pytest_collection_finish() -> None:
 
 
 _RUN_TASKS = (
-    "tests/unit/operators/test_links.py",
+    "tests/unit/operators/test_file_link.py",
     "tests/unit/doctor/test_connections.py",
     "tests/unit/operators/test_base.py",
     "tests/unit/operators/test_cloudstore.py",

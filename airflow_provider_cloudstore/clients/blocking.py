@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import ssl
 import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import replace
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
 
 import requests
@@ -17,8 +20,7 @@ import urllib3
 from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent
-from airflow_provider_cloudstore.clients.route import MAX_IDLE
-from airflow_provider_cloudstore.clients.sessions import new_session
+from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, environment_proxy
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import meanings, messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
@@ -39,6 +41,7 @@ _NEVER_SENT = (
 )
 _PLAIN_HTTP = "WRONG_VERSION_NUMBER"  # what OpenSSL calls a port without TLS
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
+_is_sending = ContextVar("_is_sending", default=False)
 
 
 class BlockingClient(AbstractContextManager["BlockingClient"]):
@@ -197,3 +200,45 @@ def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
         if isinstance(cause, _NEVER_SENT) or (isinstance(cause, ssl.SSLError) and cause.reason == _PLAIN_HTTP):
             return never_sent(error, through_proxy=any(isinstance(one, urllib3.exceptions.ProxyError) for one in causes))
     return may_have_been_sent(error, limit)
+
+
+def new_session(settings: Settings) -> requests.Session:
+    """A session that follows no redirect, keeps no cookie, and reads nothing from the environment but the proxy.
+
+    The connection's certificates and proxy apply to every request that names no others.
+
+    :raises ConfigurationError: if the certificates cannot be read.
+    """
+    for name in ("urllib3.connection", "urllib3.connectionpool"):
+        logging.getLogger(name).addFilter(_is_of_others)
+    session = _Session(settings)
+    session.trust_env = False
+    session.verify = ca_bundle(settings)
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    return session
+
+
+def _is_of_others(_: logging.LogRecord) -> bool:
+    """Drop what urllib3 logs of our requests: it logs their paths and queries, and these hold tokens."""
+    return not _is_sending.get()
+
+
+class _Session(requests.Session):
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        """Send a request through the proxy for its URL, unless it names another one."""
+        settings = self._settings
+        proxy = environment_proxy(str(request.url)) if settings.proxy_is_inherited else settings.proxy
+        if proxy and not kwargs.get("proxies"):
+            kwargs["proxies"] = {"all": proxy.reveal()}
+        token = _is_sending.set(True)
+        try:
+            return super().send(request, **kwargs)
+        finally:
+            _is_sending.reset(token)
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: otherwise requests would read the whole body of a redirect, even if it is not to follow it."""

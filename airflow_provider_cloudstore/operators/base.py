@@ -1,4 +1,4 @@
-"""What the operators have in common: a hook, text that stays text, and fields that are redacted before Airflow stores them."""
+"""What the operators have in common: a hook, the link to a file's page, text that stays text, and fields that are redacted."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_cloudstore.compat import BaseOperator
-from airflow_provider_cloudstore.operators.links import XCOM_FILE_PAGE
+from airflow_provider_cloudstore.compat import BaseOperator, BaseOperatorLink
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
-
+XCOM_FILE_PAGE = "file_page"
 # In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
 # alone that is none.
 _TEXT = "?"
@@ -27,6 +26,18 @@ if not hasattr(BaseOperator, "_do_render_template_fields"):
         "store their credentials in clear text. Do not map URLs that hold credentials, or install an Airflow that "
         "airflow-provider-cloudstore supports"
     )
+
+
+class FileLink(BaseOperatorLink):
+    """The page of the task's file; there is one if the connection has extra ``file_page_url``."""
+
+    name = "File"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The URL that the task has pushed; empty if it has none."""
+        from airflow_provider_cloudstore.compat import XCom
+
+        return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
 
 
 def context_or_empty(context: Context | None) -> Context:

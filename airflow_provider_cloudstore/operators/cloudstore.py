@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator
-from airflow_provider_cloudstore.operators.links import FileLink
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
 

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import FileWaitTimeoutError
+from airflow_provider_cloudstore.operators.base import FileLink
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
-from airflow_provider_cloudstore.operators.links import FileLink
 from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
 from tests.real_airflow import AIRFLOW_2
