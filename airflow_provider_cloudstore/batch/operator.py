@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.operators import arguments
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_flags, validate_positive
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
+_SOURCE_URL = re.compile(r"\b(?:https?|ftp):", re.IGNORECASE)
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
 
 
@@ -66,12 +68,11 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        arguments.validate_flags(retry_unknown_outcome=retry_unknown_outcome)
-        arguments.validate_whole_number("max_concurrency", max_concurrency, 1, 500)
-        if max_consecutive_failures is not None:
-            arguments.validate_whole_number("max_consecutive_failures", max_consecutive_failures, 1)
+        validate_flags(retry_unknown_outcome=retry_unknown_outcome)
+        if not 1 <= max_concurrency <= 500:
+            raise ValueError(f"max_concurrency must be from 1 to 500, not {max_concurrency!r}")
         if requests_per_second is not None:
-            arguments.validate_positive("requests_per_second", requests_per_second)
+            validate_positive("requests_per_second", requests_per_second)
         self.urls: Any = urls
         self.receipts: Any = receipts
         self.url_column = url_column
@@ -97,7 +98,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         if self._unredacted_urls:
             return  # done before: `urls` is only a label by now
         try:
-            urls = arguments.parse_urls(self.urls)
+            urls = parse_urls(self.urls)
         except ValueError as error:
             self.urls = MASK
             raise InvalidInputError(str(error)) from None
@@ -182,3 +183,28 @@ def open_receipts(given: Any, context: Context) -> Receipts:
     ti = context.get("ti")
     scope = tuple(str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id", "map_index"))
     return Receipts(Folder(path), Try(scope, int(getattr(ti, "try_number", 1) or 1)))
+
+
+def parse_urls(urls: Any) -> list[Any] | None:
+    """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest, as text or an object.
+
+    The message about something else does not repeat it, because URLs hold credentials.
+    """
+    from airflow_provider_cloudstore.protocol.guards import is_nothing
+
+    if not isinstance(urls, (str, type(None))) and not hasattr(urls, "open"):
+        if isinstance(urls, Iterable) and not isinstance(urls, (bytes, Mapping)):
+            return list(urls)
+        raise ValueError(f"urls must be a list or, as text, the path of a manifest, not a {type(urls).__name__}")
+    text = str(urls).strip()
+    if text.startswith(("[", "{")):
+        with suppress(ValueError, RecursionError):
+            if isinstance(found := json.loads(text), list):
+                return found
+        raise ValueError("urls begins like data, but is no list in JSON: pass upstream.output, or render it with | tojson")
+    if is_nothing(text):
+        missing = "which is what a template renders when its source is missing"
+        raise ValueError(f"urls is {text!r}, {missing}: check that the upstream task ran and returned the value")
+    if _SOURCE_URL.search(text):
+        raise ValueError("urls holds a URL, and is no list: pass a list, or the path of a manifest")
+    return None

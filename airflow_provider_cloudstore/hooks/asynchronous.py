@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.hooks.connection import MaskingLimit, SharedConnection, shared_connection
+from airflow_provider_cloudstore.hooks.connection import SharedConnection, amask, shared_connection
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -38,7 +38,6 @@ class CloudStoreAsyncHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._sessions = AsyncExitStack()
-        self._masking = MaskingLimit()
         self._connection: SharedConnection | None = None
         self._settings: Settings | None = None
         self._client: AsyncClient
@@ -76,13 +75,13 @@ class CloudStoreAsyncHook(BaseHook):
     ) -> RemoteUpload:
         """As :meth:`CloudStoreHook.upload_from_url`."""
         operation = UploadFromUrl(await self._current(), url, parameters, retry_unknown_outcome=retry_unknown_outcome)
-        await self._masking.amask(operation.secrets)
+        await amask(operation.secrets)
         return await self._perform(operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """As :meth:`CloudStoreHook.create_download_link`."""
         link = await self._perform(CreateDownloadLink(await self._current(), file_id))
-        await self._masking.amask(secrets_of(link))
+        await amask(secrets_of(link))
         return link
 
     async def request(
@@ -90,7 +89,7 @@ class CloudStoreAsyncHook(BaseHook):
     ) -> Any:
         """As :meth:`CloudStoreHook.request`."""
         operation = OtherCall(await self._current(), method, path, parameters or {}, idempotent=idempotent)
-        await self._masking.amask(operation.secrets)
+        await amask(operation.secrets)
         return await self._perform(operation)
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:

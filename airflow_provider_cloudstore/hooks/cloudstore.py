@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreError, NotFoundError, ServiceError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
-from airflow_provider_cloudstore.hooks.connection import MaskingLimit, mask, read_connection
+from airflow_provider_cloudstore.hooks.connection import mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.finding import secrets_of
@@ -55,7 +55,6 @@ class CloudStoreHook(BaseHook):
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
         self._settings: Settings | None = None
-        self._masking = MaskingLimit()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -132,7 +131,7 @@ class CloudStoreHook(BaseHook):
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
         """
         operation = UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
-        self._masking.mask(operation.secrets)
+        mask(operation.secrets)
         return self._perform(operation)
 
     def create_download_link(self, file_id: str) -> DownloadLink:
@@ -161,7 +160,7 @@ class CloudStoreHook(BaseHook):
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
         operation = OtherCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
-        self._masking.mask(operation.secrets)
+        mask(operation.secrets)
         return self._perform(operation)
 
     def download(
@@ -202,7 +201,7 @@ class CloudStoreHook(BaseHook):
             return error
 
     def _masked(self, link: DownloadLink) -> DownloadLink:
-        self._masking.mask(secrets_of(link))
+        mask(secrets_of(link))
         return link
 
     def test_connection(self) -> tuple[bool, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 Read = tuple[Settings, list[str]]
 """The settings of a connection, and what is probably wrong with it."""
-_MASKED_CALLS = 500  # which take Airflow's masker about five seconds
 _ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
 
 
@@ -136,38 +135,11 @@ def shared_connection(conn_id: str) -> SharedConnection:
     return connections.setdefault(conn_id, SharedConnection(conn_id))
 
 
-class MaskingLimit:
-    """Masks the secrets of a hook's first calls.
-
-    Airflow's masker recompiles a pattern of all its secrets for each new one: thousands of links would take minutes.
-    """
-
-    def __init__(self) -> None:
-        self._calls = 0
-
-    def mask(self, secrets: Collection[Secret]) -> None:
-        """As :func:`mask`, within the limit."""
-        mask(self._within(secrets))
-
-    async def amask(self, secrets: Collection[Secret]) -> None:
-        """As :func:`amask`, within the limit."""
-        await amask(self._within(secrets))
-
-    def _within(self, secrets: Collection[Secret]) -> Collection[Secret]:
-        if not secrets:
-            return ()
-        self._calls += 1
-        if self._calls == _MASKED_CALLS + 1:
-            log.warning(
-                "Airflow's masker slows down with each secret, so it gets the links and source URLs of a hook's first %d calls. "
-                "Those of further calls are not masked: do not log or print them",
-                _MASKED_CALLS,
-            )
-        return secrets if self._calls <= _MASKED_CALLS else ()
-
-
 def mask(secrets: Iterable[Secret]) -> None:
-    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw one."""
+    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw one.
+
+    Airflow's masker slows down with each additional secret: a thousand download links take it about half a minute.
+    """
     for form in _forms_to_mask(secrets):
         mask_secret(form)
 

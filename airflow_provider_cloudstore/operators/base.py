@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_cloudstore.compat import BaseOperator, BaseOperatorLink
@@ -43,6 +45,21 @@ class FileLink(BaseOperatorLink):
 def context_or_empty(context: Context | None) -> Context:
     """The context that Airflow passed; an empty one where a unit test of a DAG passes something else."""
     return cast("Context", context) if issubclass(type(context), Mapping) else {}  # isinstance believes a mock of a dict
+
+
+def validate_flags(**flags: object) -> None:
+    """Reject strings as flags: ``"no"`` and ``"false"`` would be true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
+def validate_positive(name: str, value: object) -> float:
+    """A rate, or a duration in seconds: a number, or a ``timedelta``, as Airflow's own sensors take it."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if not isinstance(number, (int, float)) or not 0 < number < math.inf:
+        raise ValueError(f"{name} must be a number above 0, not {value!r}")
+    return number
 
 
 class CloudStoreOperator(BaseOperator):

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
-from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import FileLink, context_or_empty
+from airflow_provider_cloudstore.operators.base import FileLink, context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator, available_file, wait_for
 
 if TYPE_CHECKING:

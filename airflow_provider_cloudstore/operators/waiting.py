@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_flags, validate_positive
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg

@@ -201,16 +201,3 @@ def test_what_holds_a_masked_token_is_not_registered_once_more_unless_it_may_be_
     masked.clear()
     mask([Secret("short"), Secret("a-short-one")])
     assert masked == ["short", "a-short-one"]
-
-
-def test_the_secrets_of_the_first_five_hundred_calls_are_masked_and_a_warning_says_that_no_others_are(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    masked = list[str]()
-    monkeypatch.setattr(connection, "mask_secret", masked.append)
-    limit = connection.MaskingLimit()
-    for number in range(510):
-        limit.mask([Secret(f"secret-of-call-{number}")])
-        limit.mask([])
-    assert masked == [f"secret-of-call-{number}" for number in range(500)]
-    assert caplog.text.count("do not log or print them") == 1

@@ -99,7 +99,6 @@ def test_the_rows_of_a_query_are_queued_as_they_are(emulator: Emulator, row: Cal
     [
         {"max_concurrency": 501},
         {"requests_per_second": 0},
-        {"max_consecutive_failures": 0},
         {"retry_unknown_outcome": "no"},
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.operators.arguments import parse_urls
+from airflow_provider_cloudstore.batch.operator import parse_urls
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
