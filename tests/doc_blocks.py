@@ -59,7 +59,6 @@ def for_this_airflow(code: str) -> str:
 
     if not AIRFLOW_2:
         return code
-    code = code.replace("triggering_asset_events", "triggering_dataset_events")
     return re.sub(r"^from (airflow\.sdk[\w.]*) import (.+)$", exchanged, code, flags=re.MULTILINE)
 
 
