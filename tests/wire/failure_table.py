@@ -38,7 +38,7 @@ class Row:
 
     def error(self, operation: str) -> str:
         """The name of the error that the call ends with if nothing else happens."""
-        return re.findall(r"`(\w+Error)`", self.cells[operation])[0]
+        return str(re.findall(r"`(\w+Error)`", self.cells[operation])[0])
 
 
 def by_operation(header: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -27,9 +27,8 @@ def test_upload_wait_hand_on(emulator: Emulator) -> None:
 
 
 def test_any_other_call(emulator: Emulator) -> None:
-    params = {"file_id": emulator.put_file(b"x", "f1"), "folder": "staging", "name": "new.csv"}
-    run = succeed(dag_of("any-other-call.md-0"), params)
-    assert run.values["list_folder"] == [{"file_id": "f1", "name": "new.csv"}]
+    succeed(dag_of("any-other-call.md-0"), {"file_id": emulator.put_file(b"x", "f1"), "name": "new.csv"})
+    assert emulator.call(lambda service: service.store.files["f1"].name) == "new.csv"
 
 
 def test_the_policy_of_the_page_is_that_of_a_task() -> None:
@@ -46,13 +45,16 @@ def test_many_calls_in_one_task(emulator: Emulator) -> None:
         pytest.skip("this Airflow runs no coroutines as tasks: since 3.2")
     for number in range(10):
         emulator.put_file(b"x", f"f{number}", f"folder-{number % 5}")
-    code = code_of("any-other-call.md-1") + """
+    code = (
+        code_of("any-other-call.md-1")
+        + """
 from datetime import datetime
 from airflow.sdk import DAG
 
 with DAG("many_calls", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
     count_files([f"folder-{number}" for number in range(5)])
 """
+    )
     assert succeed(dag_of("any-other-call.md-1", code)).values["count_files"] == 10
 
 
@@ -91,7 +93,9 @@ def test_many_uploads(emulator: Emulator, tmp_path: Path) -> None:
     assert {json.loads(line)["status"] for line in receipts.splitlines()} == {"queued"}
 
 
-def test_the_results_of_a_batch_are_a_manifest_of_failed_lines_and_a_link_for_each_file(emulator: Emulator, tmp_path: Path) -> None:
+def test_the_results_of_a_batch_are_a_manifest_of_failed_lines_and_a_link_for_each_file(
+    emulator: Emulator, tmp_path: Path
+) -> None:
     urls = [emulator.serve(b"x", "first"), "not a URL", "https:///no-host?sig=secret", emulator.serve(b"x", "second")]
     manifest = tmp_path / "urls.csv"
     manifest.write_text("name,url\n" + "".join(f"file {number},{url}\n" for number, url in enumerate(urls)))
