@@ -36,7 +36,7 @@ help: ## list the targets
 	@echo; echo "The parts of the slow tests: $(SLOW)" | fold -s -w 120
 
 # An environment, such as env-3.3.2 or env-3.3.2-site, whose last word says what it is for.
-EXTRAS := workbench:test,distributed,neighbours site:test,site,ui lineage:test,lineage package:test,package
+EXTRAS := workbench:test,distributed,neighbours site:test,site,ui package:test,package
 COMMA := ,
 variant = $(lastword $(subst -, ,$1))
 bootstrap = $(PYTHON) scripts/bootstrap.py $1 $(if $(filter $(NEW),$1),test$(COMMA)dev,$(patsubst $(variant):%,%,$(filter $(variant):%,$(EXTRAS))))
@@ -87,18 +87,16 @@ test-built-on-%: env-%-wheel ## run the fast tests on the wheel in dist/, on one
 	@INSTALLED=1 .venv/airflow-$*-wheel/bin/python -P -m pytest -o pythonpath= $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 # The slow tests, by name: the environments that each runs in (without an entry, the newest and the oldest), its tests, and what it needs.
-SLOW := test-airflow-new test-airflow-old test-airflow-middle test-distributed test-doctor test-in-time test-kill test-lineage \
+SLOW := test-airflow-new test-airflow-old test-airflow-middle test-distributed test-doctor test-in-time test-kill \
   test-neighbours test-site test-triggerer test-typed test-ui test-wheel
 PATHS_airflow-new := $(filter-out %/__pycache__/ %/killed_batch/,$(wildcard tests/airflow/*/))
-ON_airflow-new := $(NEW)-lineage
+ON_airflow-new := $(NEW)
 # And the examples and guides, with the imports of Airflow 2.
 PATHS_airflow-old := $(PATHS_airflow-new) tests/docs/dags_examples tests/docs/guides
-ON_airflow-old := $(OLD)-lineage
+ON_airflow-old := $(OLD)
 # Airflow 3.0 resumes deferred tasks in a way of its own.
 PATHS_airflow-middle := tests/airflow/waiting tests/airflow/yetishare
 ON_airflow-middle := $(MIDDLE)
-PATHS_lineage := tests/unit/test_lineage.py tests/project/test_beyond_the_docs.py -m ""
-ON_lineage := $(NEW)-lineage $(OLD)-lineage
 PATHS_distributed := tests/cluster/distributed -s
 ON_distributed := $(NEW)-workbench
 PATHS_doctor := tests/unit/doctor $(PARALLEL)
@@ -149,14 +147,16 @@ site: env-$(NEW)-site ## build the documentation into .site
 up: env-$(NEW) ## run Airflow's UI with the example DAGs and the emulator
 	@$(BIN)/python -m scripts.up
 
-format: env-$(NEW) ## sort imports, fix what ruff can, and format the code
+format: env-$(NEW) ## sort imports, fix what ruff can, format the code, and write the reference's pages
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+	@$(BIN)/python -m scripts.reference
 
-lint: env-$(NEW) ## run ruff (including layering), mypy strict, and actionlint and zizmor on .github
+lint: env-$(NEW) ## run ruff (including layering), mypy strict, actionlint and zizmor on .github, and check the reference's pages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m scripts.reference --check
 	@$(BIN)/actionlint
 	@$(BIN)/zizmor --offline --quiet .github
 
@@ -168,8 +168,8 @@ DAY_3.1.8 := 2026-03-14
 DAY_3.2.2 := 2026-05-30
 DAY_3.3.2 := 2026-09-18
 # The newest file covers every extra. Files hold for every Python, by markers.
-EXTRAS_$(OLD) := --extra test --extra ui --extra lineage
-EXTRAS_$(NEW) := --extra test --extra dev --extra typed --extra ui --extra distributed --extra lineage --extra neighbours --extra package --extra site
+EXTRAS_$(OLD) := --extra test --extra ui
+EXTRAS_$(NEW) := --extra test --extra dev --extra typed --extra ui --extra distributed --extra neighbours --extra package --extra site
 COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url pyproject.toml -
 # First what Airflow and the package had on the day; then, with that, the newest test tools.
 constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the dependencies of each Airflow's release day, and the newest test tools with them (needs uv)

@@ -19,8 +19,6 @@ from airflow import __version__
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
 HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
-HAS_STORED_LINKS = _AIRFLOW >= (3,)
-"""Whether Airflow stores an operator's links when its task has ended."""
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 2):
     from airflow.sdk.configuration import conf
@@ -64,23 +62,18 @@ else:
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
-    from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Asset, BaseSensorOperator, Connection, RetryDecision, RetryPolicy
+    from airflow.sdk import BaseSensorOperator, Connection, RetryDecision, RetryPolicy
     from airflow.sdk.execution_time.xcom import XCom
     from airflow.triggers.base import BaseTrigger, TriggerEvent
-    from openlineage.client.event_v2 import Dataset
 else:
     # A DAG file that does not need these does not pay for them.
     _LOADED_WHEN_USED = {
         "ActionCommand": "airflow.cli.cli_config.ActionCommand",
         "Arg": "airflow.cli.cli_config.Arg",
-        "Asset": "airflow.sdk.Asset" if _AIRFLOW >= (3,) else "airflow.datasets.Dataset",
         "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
         "BaseTrigger": "airflow.triggers.base.BaseTrigger",
         "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
-        "Dataset": "openlineage.client.event_v2.Dataset",
         "GroupCommand": "airflow.cli.cli_config.GroupCommand",
-        "OperatorLineage": "airflow.providers.openlineage.extractors.OperatorLineage",
         "RetryDecision": "airflow.sdk.RetryDecision",
         "RetryPolicy": "airflow.sdk.RetryPolicy",
         "TriggerEvent": "airflow.triggers.base.TriggerEvent",

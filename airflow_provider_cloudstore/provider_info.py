@@ -8,7 +8,7 @@ from airflow_provider_cloudstore import __version__
 
 DEFAULT_CONN_ID = "cloudstore_default"
 
-_INTEGRATION = "Cloudstore"
+_INTEGRATION = "CloudStore"
 
 
 def _modules(*names: str) -> list[dict[str, Any]]:

@@ -1,35 +1,111 @@
-"""What the hooks return, and the operators push to XCom as ``to_dict()`` has it."""
+"""What the hooks return, and the XComs of the operators: ``to_dict()`` of a result is what the operator stores."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from pendulum import DateTime
 
-__all__ = ["DownloadLink", "DownloadedFile", "FolderDeletion", "RemoteUpload"]
+__all__ = [
+    "BatchFailure",
+    "BatchXCom",
+    "DownloadLink",
+    "DownloadLinkXCom",
+    "DownloadedFile",
+    "DownloadedFileXCom",
+    "FolderDeletion",
+    "FolderDeletionXCom",
+    "RemoteUpload",
+    "RemoteUploadXCom",
+]
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
+XCom = TypeVar("XCom")
 
-class _Result:
+
+class FolderDeletionXCom(TypedDict):
+    """The return value of ``DeleteFolderOperator``: a :class:`FolderDeletion` as plain data."""
+
+    folder_id: str
+    requested_at: str
+    response: Json
+    existed: bool | None
+
+
+class RemoteUploadXCom(TypedDict):
+    """The XCom ``upload`` of ``RemoteUrlUploadOperator``: a :class:`RemoteUpload` as plain data."""
+
+    file_id: str
+    url: str
+    requested_at: str
+    response: Json
+
+
+class DownloadLinkXCom(TypedDict):
+    """The XCom ``download_link`` of ``DownloadLinkOperator``: a :class:`DownloadLink` as plain data, with its token."""
+
+    file_id: str
+    token: str
+    url_with_token: str | None
+    created_at: str
+    expires_at: str | None
+
+
+class DownloadedFileXCom(TypedDict):
+    """The return value of ``DownloadFileOperator``: a :class:`DownloadedFile` as plain data."""
+
+    file_id: str
+    path: str
+    name: str | None
+    bytes: int
+    sha256: str
+
+
+class BatchFailure(TypedDict):
+    """A URL that was not queued, in a :class:`BatchXCom`."""
+
+    line: int
+    url: str
+    status: str
+    error: str
+
+
+class BatchXCom(TypedDict):
+    """The return value of ``RemoteUrlBatchUploadOperator``: the counts, the receipts' folder, and the first twenty failures."""
+
+    total: int
+    queued: int
+    failed: int
+    unknown: int
+    skipped: int
+    unsent: int
+    queued_earlier: int
+    receipts: str | None
+    failures: list[BatchFailure]
+
+
+class _Result(Generic[XCom]):
     __slots__ = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, dates as ISO 8601 in UTC; a download link with its token. It is what the operators push to XCom."""
+    def to_dict(self) -> XCom:
+        """The result as plain data, with dates as ISO 8601 in UTC; a download link has its token."""
         data = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
         moments = {name: value for name, value in data.items() if isinstance(value, DateTime)}
-        return data | {name: moment.in_timezone("UTC").to_iso8601_string() for name, moment in moments.items()}
+        texts = {name: moment.in_timezone("UTC").to_iso8601_string() for name, moment in moments.items()}
+        return cast("XCom", data | texts)
 
 
 @dataclass(frozen=True, slots=True)
-class FolderDeletion(_Result):
+class FolderDeletion(_Result[FolderDeletionXCom]):
     """A folder was deleted with its contents.
 
-    :param folder_id: the folder.
-    :param requested_at: when the deletion was sent (UTC).
-    :param response: the service's response: parsed JSON, text, or None.
-    :param existed: False if the folder did not exist; None if unknown: a response was lost, and the next attempt found no folder.
+    :param folder_id: The folder.
+    :param requested_at: When the deletion was sent (UTC).
+    :param response: The service's response: parsed JSON, text, or None.
+    :param existed: False if the folder did not exist. None if that is unknown, because a response was lost and the next attempt
+        found no folder.
     """
 
     folder_id: str
@@ -39,13 +115,13 @@ class FolderDeletion(_Result):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteUpload(_Result):
+class RemoteUpload(_Result[RemoteUploadXCom]):
     """An upload was queued: the service fetches the file later.
 
-    :param file_id: the id that the file has or will have; empty if the service's response does not have it.
-    :param url: the source URL, redacted.
-    :param requested_at: when the upload was sent (UTC).
-    :param response: the service's response: parsed JSON, text, or None.
+    :param file_id: The id that the file has or will have; empty if the service's response does not have it.
+    :param url: The source URL, redacted.
+    :param requested_at: When the upload was sent (UTC).
+    :param response: The service's response: parsed JSON, text, or None.
     """
 
     file_id: str
@@ -55,15 +131,15 @@ class RemoteUpload(_Result):
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadLink(_Result):
+class DownloadLink(_Result[DownloadLinkXCom]):
     """A time-limited download token for a file.
 
-    :param file_id: the file.
-    :param token: the token. It is a secret: anyone who has it can download the file.
-    :param url_with_token: the URL to download from: the service's, or else that of extra ``download_url``; None without either.
+    :param file_id: The file.
+    :param token: The token. It is a secret: anyone who has it can download the file.
+    :param url_with_token: The URL to download from: the service's, or else that of extra ``download_url``; None without either.
         Airflow redacts rendered fields by key name: by this one the URL is hidden in the fields of the tasks that consume it.
-    :param created_at: when the response arrived (UTC).
-    :param expires_at: when the token expires (UTC), if the response says so.
+    :param created_at: When the response arrived (UTC).
+    :param expires_at: When the token expires (UTC), if the response says so.
     """
 
     file_id: str
@@ -74,14 +150,14 @@ class DownloadLink(_Result):
 
 
 @dataclass(frozen=True, slots=True)
-class DownloadedFile(_Result):
+class DownloadedFile(_Result[DownloadedFileXCom]):
     """A file was downloaded and verified.
 
-    :param file_id: the file.
-    :param path: where it is, as specified by the target.
-    :param name: the name that its host gave it (``Content-Disposition``), without a path; None if it gave none.
-    :param bytes: its size.
-    :param sha256: its SHA-256, in hexadecimal.
+    :param file_id: The file.
+    :param path: Where it is, as specified by the target.
+    :param name: The name that its host gave it (``Content-Disposition``), without a path; None if it gave none.
+    :param bytes: Its size in bytes.
+    :param sha256: Its SHA-256, in hexadecimal.
     """
 
     file_id: str

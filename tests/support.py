@@ -6,14 +6,12 @@ import json
 import os
 import time
 from collections.abc import Callable
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.compat import BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
@@ -21,7 +19,6 @@ from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operatio
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.real_airflow import AIRFLOW_2
 
 TOKEN = "s3cret-access-token"
 VALUES = {
@@ -121,46 +118,6 @@ def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
         run_id = session.query(DagRun.run_id).filter(DagRun.dag_id == dag_id).order_by(DagRun.id.desc()).limit(1).scalar()
         of_task = (Fields.dag_id == dag_id, Fields.task_id == task_id, Fields.run_id == run_id)
         return [row.rendered_fields for row in session.query(Fields).filter(*of_task).order_by(Fields.map_index)]
-
-
-def asset_events(uri: str) -> list[Any]:
-    """Return the extras of the asset's events, oldest first, and delete the events."""
-    from airflow.utils.session import create_session
-
-    try:
-        models: Any = import_module("airflow.models.asset")
-    except ImportError:  # Airflow 2
-        models = import_module("airflow.models.dataset")
-    event_type, model = (
-        vars(models).get("AssetEvent") or models.DatasetEvent,
-        vars(models).get("AssetModel") or models.DatasetModel,
-    )
-    with create_session() as session:
-        found = session.query(model.id).filter(model.uri == uri)
-        column = getattr(event_type, "asset_id", None) or event_type.dataset_id
-        events = session.query(event_type).filter(column.in_([row.id for row in found])).order_by(event_type.id).all()
-        extras = [event.extra for event in events]
-        for event in events:
-            session.delete(event)
-    return extras
-
-
-def activate(dag: Any, asset: Any) -> None:
-    """Register an asset as one that a DAG uses, as the scheduler does, and ``dag.test()`` since Airflow 3.3; without events."""
-    asset_events(asset.uri)  # of other tests
-    if hasattr(BaseOperator, "retry_policy"):  # Airflow 3.3 and later
-        return
-    if AIRFLOW_2:
-        dag.sync_to_db()
-        return
-    from airflow.models.asset import AssetActive, AssetModel
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        if not session.query(AssetModel).filter(AssetModel.uri == asset.uri).count():
-            session.add(AssetModel(name=asset.name, uri=asset.uri, group="asset"))
-            session.flush()
-        session.merge(AssetActive(name=asset.name, uri=asset.uri))
 
 
 def assert_within_bounds(*, twice: float, at_most: float, lost: float, **seen: float) -> None:

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.operators import arguments
-from airflow_provider_cloudstore.operators.base import RedactingOperator, context_or_empty
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
 
 
-class RemoteUrlBatchUploadOperator(RedactingOperator):
+class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """Queue many remote uploads in one task (``POST /file/url_upload_add``), as fast as the service allows.
 
     A URL is sent once, however often the manifest lists it. After a kill or an outage, a retry loses no upload and resends at
@@ -44,6 +44,7 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
     :param parameters: what else the service takes for each upload, such as ``folder_id``: texts by name (templated).
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param cloudstore_conn_id: the Airflow connection (templated).
+    :returns: How many URLs ended how, and the first failures; the receipts have every outcome.
     :raises ValueError: if an argument is invalid.
     """
 
@@ -169,10 +170,8 @@ class RemoteUrlBatchUploadOperator(RedactingOperator):
 
     def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
         from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchInterruptedError
-        from airflow_provider_cloudstore.lineage import Lineage
 
         receipts = str(self.receipts) if self._has_receipts else None
-        self._lineage = Lineage(("" if self._unredacted_urls else str(self.urls),), (receipts or "",))
         summary = {**report.to_dict(), "receipts": receipts}
         finished = report.error is None or isinstance(report.error, BatchFailedError)
         # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.

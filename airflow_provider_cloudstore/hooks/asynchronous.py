@@ -45,7 +45,6 @@ class CloudStoreAsyncHook(BaseHook):
 
     async def __aenter__(self) -> Self:
         self._connection = shared_connection(self.cloudstore_conn_id)
-        await self._current()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -94,14 +93,15 @@ class CloudStoreAsyncHook(BaseHook):
         await self._masking.amask(operation.secrets)
         return await self._perform(operation)
 
-    async def poll_file(self, file_id: str) -> CloudStoreError | None:
-        """Check once whether a file is available: None if it is, else the error; the link is discarded."""
-        operation = CreateDownloadLink(await self._current(), file_id)
+    async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
+        """As :meth:`CloudStoreHook.poll_file`. An error of the connection is returned, too; the token is not masked.
+
+        A trigger discards the link, and masking thousands of tokens would block the triggerer.
+        """
         try:
-            await self._perform(operation, max_attempts=1)
+            return await self._perform(CreateDownloadLink(await self._current(), file_id), max_attempts=1)
         except CloudStoreError as error:
             return error
-        return None
 
     async def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
         return await self._client.perform(operation, max_attempts=max_attempts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
@@ -49,7 +48,7 @@ class CloudStoreHook(BaseHook):
     conn_name_attr = "cloudstore_conn_id"
     default_conn_name = DEFAULT_CONN_ID
     conn_type = CONN_TYPE
-    hook_name = "Cloudstore"
+    hook_name = "CloudStore"
 
     def __init__(self, cloudstore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -71,7 +70,7 @@ class CloudStoreHook(BaseHook):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -251,6 +250,4 @@ def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
     if error.message and isinstance(error, (BadRequestError, ServiceError)):
         advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
         error = replace(error, advice=f"{advice} If it is about the token, check the password.")
-    elif error.advice in CreateDownloadLink.advice.values():  # about a file that somebody wants
-        error = replace(error, advice="")
     return False, str(replace(error, operation="connection test", subject=""))

@@ -1,17 +1,18 @@
-"""What the operators have in common: text that stays text, hook, lineage, and what is redacted before Airflow stores it."""
+"""What the operators have in common: a hook, text that stays text, and fields that are redacted before Airflow stores them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_cloudstore.compat import BaseOperator
+from airflow_provider_cloudstore.operators.links import XCOM_FILE_PAGE
+from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import Context, OperatorLineage
+    from airflow_provider_cloudstore.compat import Context
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.lineage import Lineage
 
 
 # In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
@@ -20,6 +21,13 @@ _TEXT = "?"
 
 log = logging.getLogger(__name__)
 
+if not hasattr(BaseOperator, "_do_render_template_fields"):
+    log.warning(
+        "This Airflow has no BaseOperator._do_render_template_fields, in which the fields of mapped tasks are redacted: it would "
+        "store their credentials in clear text. Do not map URLs that hold credentials, or install an Airflow that "
+        "airflow-provider-cloudstore supports"
+    )
+
 
 def context_or_empty(context: Context | None) -> Context:
     """The context that Airflow passed; an empty one where a unit test of a DAG passes something else."""
@@ -27,25 +35,14 @@ def context_or_empty(context: Context | None) -> Context:
 
 
 class CloudStoreOperator(BaseOperator):
-    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value."""
+    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value.
 
-    cloudstore_conn_id: str
-    _lineage: Lineage | None = None
-    """What the task read and wrote; None if it reports nothing."""
-    _misnamed: ClassVar[Mapping[str, str]] = {"conn_id": "cloudstore_conn_id"}
-    """Arguments of sensors and of other providers, and those that are meant here."""
+    :param cloudstore_conn_id: The Airflow connection of the service (templated).
+    """
 
-    def __init__(self, **kwargs: Any) -> None:
-        for name, meant in self._misnamed.items():
-            if name in kwargs:
-                raise TypeError(f"{type(self).__name__} has no argument '{name}'. Use '{meant}'")
+    def __init__(self, *, cloudstore_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """What the task read and wrote, for OpenLineage, which warns of a result that is None."""
-        from airflow_provider_cloudstore.lineage import Lineage
-
-        return (self._lineage or Lineage()).to_openlineage()
+        self.cloudstore_conn_id = cloudstore_conn_id
 
     def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
         """Render a value of a template field so that text stays text.
@@ -58,10 +55,29 @@ class CloudStoreOperator(BaseOperator):
         # Added, and not formatted: a member of an enumeration of strings is its value.
         return super().render_template(_TEXT + content, context, jinja_env, seen_oids).removeprefix(_TEXT)
 
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks. It documents
+        # `render_template_fields` for what is done here, but does not call that on mapped tasks.
+        super()._do_render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        """Render the template fields, and redact them."""
+        super().render_template_fields(*args, **kwargs)
+        self._redact_fields()
+
+    def _redact_fields(self) -> None:
+        """Replace what must not be stored in the rendered fields; it is called more than once."""
+
     def _push(self, context: Context, key: str, value: Any) -> None:
         """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""
         if self.do_xcom_push and (ti := context.get("ti")):
             ti.xcom_push(key=key, value=value)
+
+    def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
+        """Push the URL of a file's page for the link "File", if the connection has one; it holds no token."""
+        if file_id and context.get("ti") and (page := hook.settings.file_page(file_id)):
+            self._push(context, XCOM_FILE_PAGE, page)
 
     def _open_hook(self) -> CloudStoreHook:
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -73,34 +89,3 @@ class CloudStoreOperator(BaseOperator):
         @property
         def output(self) -> Any:
             """The task's return value, for downstream tasks."""
-
-
-class RedactingOperator(CloudStoreOperator):
-    """Base of the operators whose fields hold URLs, which are redacted before Airflow stores them.
-
-    Airflow documents ``render_template_fields`` for that, but does not call it on mapped tasks.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not hasattr(BaseOperator, "_do_render_template_fields"):
-            log.warning(
-                "Task '%s': this Airflow has no BaseOperator._do_render_template_fields, in which the URLs of mapped tasks are "
-                "redacted: it would store their credentials in clear text. Do not map URLs that hold credentials, or install an "
-                "Airflow that airflow-provider-cloudstore supports",
-                self.task_id,
-            )
-
-    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks.
-        super()._do_render_template_fields(*args, **kwargs)
-        self._redact_fields()
-
-    def render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        """Render the template fields, and redact them."""
-        super().render_template_fields(*args, **kwargs)
-        self._redact_fields()
-
-    def _redact_fields(self) -> None:
-        """Replace what must not be stored in the rendered fields."""
-        raise NotImplementedError

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
 from airflow_provider_cloudstore.operators.arguments import validate_flags
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, RedactingOperator
-from airflow_provider_cloudstore.operators.links import FileLink, publish_file
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator
+from airflow_provider_cloudstore.operators.links import FileLink
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import LinkOperator
-from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import Context, XComArg
+    from os import PathLike
+
+    from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.results import DownloadLink
+    from airflow_provider_cloudstore.results import DownloadedFileXCom, DownloadLink, FolderDeletionXCom
 
 __all__ = [
     "DeleteFolderOperator",
@@ -34,31 +35,22 @@ class DeleteFolderOperator(CloudStoreOperator):
     """Delete a folder and its contents permanently (``POST /folder/delete``).
 
     Empty and protected ids are rejected before anything is sent, and so is what a template renders when its source is missing.
-    The XCom is ``{"folder_id", "requested_at", "response", "existed"}``.
 
-    :param folder_id: the folder to delete (templated).
-    :param ignore_missing: succeed if the folder does not exist; ``existed`` is then false.
-    :param cloudstore_conn_id: the Airflow connection (templated).
+    :param folder_id: The folder to delete (templated).
+    :param ignore_missing: Succeed if the folder does not exist; ``existed`` is then false.
+    :returns: What was deleted, and the service's response.
     """
 
     template_fields: Sequence[str] = ("folder_id", "cloudstore_conn_id")
     ui_color = "#f6d5d0"
 
-    def __init__(
-        self,
-        *,
-        folder_id: str | int | XComArg,
-        ignore_missing: bool = False,
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, folder_id: str | int | XComArg, ignore_missing: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         validate_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
-        self.cloudstore_conn_id = cloudstore_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> FolderDeletionXCom:
         """Delete the folder."""
         with self._open_hook() as hook:
             deletion = hook.delete_folder(self.folder_id, ignore_missing=self.ignore_missing)
@@ -72,19 +64,11 @@ class DeleteFolderOperator(CloudStoreOperator):
 class DownloadLinkOperator(LinkOperator):
     """Create a time-limited download token for a file (``GET /file/download``).
 
-    The return value is the token; the XCom ``download_link`` is ``{"file_id", "token", "url_with_token", "created_at",
-    "expires_at"}``. Its URL is the response's, or else that of the connection's extra ``download_url``; None without either.
-    Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires.
-    Asset events of the task's ``outlets`` hold the id under ``file_id``, but not the token.
+    Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires. The URL
+    is the response's, or else that of the connection's extra ``download_url``.
 
-    :param file_id: the file (templated).
-    :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
-    :param poll_interval: seconds between two polls; default: 10.
-    :param timeout: maximum seconds to wait; default: 3600.
-    :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
-        ``[operators] default_deferrable`` says.
-    :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0.
+    :param file_id: The file (templated).
+    :returns: The download token.
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
@@ -93,7 +77,7 @@ class DownloadLinkOperator(LinkOperator):
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
         link = link or hook.create_download_link(self.file_id)
-        publish_file(self, context, link.file_id, hook)
+        self._push_file_page(context, hook, link.file_id)
         self._push(context, "download_link", link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
@@ -104,26 +88,18 @@ class DownloadLinkOperator(LinkOperator):
         return link.token
 
 
-class DownloadFileOperator(RedactingOperator, LinkOperator):
+class DownloadFileOperator(LinkOperator):
     """Download a file to a local path or an object store; no link leaves the task (``GET /file/download``).
 
     The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is
-    verified, and so is the SHA-256 if you give one. Memory use does not depend on the file's size.
-    The XCom is ``{"file_id", "path", "name", "bytes", "sha256"}``; ``name`` is the one that the host gave the file, or None.
+    verified, and so is the SHA-256 if you give one. Memory use does not depend on the file's size. ``timeout`` limits the wait,
+    and ``execution_timeout`` the download, which runs on a worker.
 
-    The download URL is taken from the service's response, or else from the connection's extra ``download_url``.
-
-    :param file_id: the file (templated).
-    :param target: a local path, or a path for ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If it ends with
+    :param file_id: The file (templated).
+    :param target: A local path, or a path for ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If it ends with
         ``/``, the file's name is its id, percent-encoded (templated).
-    :param expected_sha256: the SHA-256 to verify, in hexadecimal; None or empty for none (templated).
-    :param wait_for_file: wait until the file is available, as ``FileAvailableSensor`` does: an upload is only queued.
-    :param poll_interval: seconds between two polls; default: 10.
-    :param timeout: maximum seconds to wait, default 3600; ``execution_timeout`` limits the download.
-    :param deferrable: with ``wait_for_file``: wait in the triggerer, without a worker slot; by default as
-        ``[operators] default_deferrable`` says. The download itself runs on a worker.
-    :param cloudstore_conn_id: the Airflow connection (templated).
-    :raises ValueError: if ``poll_interval`` or ``timeout`` is not a number above 0.
+    :param expected_sha256: The SHA-256 to verify, in hexadecimal; None or empty for none (templated).
+    :returns: Where the file is, its name, size and SHA-256.
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
@@ -134,32 +110,26 @@ class DownloadFileOperator(RedactingOperator, LinkOperator):
         self,
         *,
         file_id: str | int | XComArg,
-        target: Any,
+        target: str | PathLike[str] | ObjectStoragePath | XComArg,
         expected_sha256: str | XComArg | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(file_id=file_id, **kwargs)
-        self.target = target
+        self.target: Any = target
         self.expected_sha256: Any = expected_sha256
 
-    def _redact_fields(self) -> None:
-        from airflow_provider_cloudstore.protocol.secrets import holds_credentials, redact_path
-
-        if holds_credentials(target := str(self.target)):
-            self.target = redact_path(target)  # which is refused like the path itself
-
-    def _validate(self) -> None:
+    def execute(self, context: Context) -> DownloadedFileXCom:
+        """Download the file, with ``wait_for_file`` once it is available; a mistake is reported before the wait."""
         from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import validate_sha256
 
         resolve_target(self.target, self.file_id)
         validate_sha256(self.expected_sha256)
+        file: DownloadedFileXCom = super().execute(context)
+        return file
 
-    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> dict[str, Any]:
-        from airflow_provider_cloudstore.lineage import Lineage, file_url
-
+    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> DownloadedFileXCom:
         file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
-        self._lineage = Lineage((file_url(hook.settings.base_url, file.file_id),), (file.path,))
-        publish_file(self, context, file.file_id, hook)
+        self._push_file_page(context, hook, file.file_id)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

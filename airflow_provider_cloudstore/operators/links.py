@@ -1,14 +1,10 @@
-"""What Airflow learns of a task's file: the link "File" in its UI, to the file's page, and the id in the events of assets."""
+"""The link "File" of a task in Airflow's UI, to the page of its file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_provider_cloudstore.compat import HAS_STORED_LINKS, BaseOperatorLink
-
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import Context
-    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+from airflow_provider_cloudstore.compat import BaseOperatorLink
 
 XCOM_FILE_PAGE = "file_page"
 
@@ -19,45 +15,7 @@ class FileLink(BaseOperatorLink):
     name = "File"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The URL that the task has pushed; empty if it has none.
-
-        Airflow 3 asks the task when it has ended, and stores the link itself; Airflow 2 asks in its webserver.
-        """
-        if HAS_STORED_LINKS:
-            return str(getattr(operator, XCOM_FILE_PAGE, ""))
+        """The URL that the task has pushed; empty if it has none."""
         from airflow_provider_cloudstore.compat import XCom
 
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
-
-
-def publish_file(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
-    """Tell Airflow of a file that is available: in the events of the task's outlets, and with a link to its page."""
-    attach_file_id(task, context, file_id)
-    push_file_page(task, context, file_id, hook)
-
-
-def attach_file_id(task: Any, context: Context, file_id: str) -> None:
-    """Add the file's id to the extra of the events of the assets (datasets in Airflow 2) that are the task's outlets."""
-    from airflow_provider_cloudstore.compat import Asset
-
-    events: Any = context.get("outlet_events")
-    for outlet in task.outlets if events is not None else ():
-        if isinstance(outlet, Asset):
-            events[outlet].extra["file_id"] = file_id
-
-
-def push_file_page(task: Any, context: Context, file_id: str, hook: CloudStoreHook) -> None:
-    """Push the URL of a file's page, if the connection has one; it holds no token. A link that is missing fails no task."""
-    from airflow_provider_cloudstore.exceptions import ConfigurationError
-
-    ti = context.get("ti")
-    if not (file_id and ti and task.do_xcom_push):
-        return
-    try:
-        page = hook.settings.file_page(file_id)
-    except ConfigurationError as error:  # somebody is replacing the connection
-        task.log.warning("The task has no link to the file's page: %s", error.reason)
-        return
-    if page:
-        setattr(task, XCOM_FILE_PAGE, page)
-        ti.xcom_push(key=XCOM_FILE_PAGE, value=page)

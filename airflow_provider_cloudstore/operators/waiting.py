@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
 from airflow_provider_cloudstore.operators.arguments import validate_flags, validate_positive
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
-from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
@@ -19,46 +18,51 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.results import DownloadLink
 
 _GRACE = timedelta(minutes=2)  # added to the wait's timeout for Airflow's own: the triggerer may be down
-_RESUMED_SECONDS = 60.0  # the trigger saw the file, so a worker that does not may have asked a lagging replica
-
 
 DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
 """Whether a wait that does not say so is deferrable."""
 
 
-MISNAMED = {"conn_id": "cloudstore_conn_id", "poke_interval": "poll_interval"}
+class WaitingOperator(CloudStoreOperator):
+    """Base of the operators that can wait for a file.
 
-
-class LinkOperator(CloudStoreOperator):
-    """Base of the operators that use a download link, and can wait for the file first."""
-
-    _misnamed: ClassVar = MISNAMED
+    :param wait_for_file: Wait until the file is available, as ``FileAvailableSensor`` does.
+    :param poll_interval: Seconds between two polls.
+    :param timeout: Maximum seconds to wait.
+    :param deferrable: Wait in the triggerer, without a worker slot; the default is ``[operators] default_deferrable``.
+    """
 
     def __init__(
         self,
         *,
-        file_id: str | int | XComArg,
         wait_for_file: bool = False,
         poll_interval: float | timedelta = 10.0,
         timeout: float | timedelta = 3600.0,
         deferrable: bool = DEFERRABLE,
-        cloudstore_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.cloudstore_conn_id = cloudstore_conn_id
         validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.wait_for_file = wait_for_file
         self.poll_interval = validate_positive("poll_interval", poll_interval)
         self.timeout = validate_positive("timeout", timeout)
         self.deferrable = deferrable
+
+
+class LinkOperator(WaitingOperator):
+    """Base of the operators that use a download link, and can wait for the file first.
+
+    :param file_id: The file (templated).
+    """
+
+    def __init__(self, *, file_id: str | int | XComArg, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.file_id: Any = file_id
 
     def execute(self, context: Context) -> Any:
         """Use the link, with ``wait_for_file`` once the file is available."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        self._validate()
         with self._open_hook() as hook:
             link = None
             if self.wait_for_file:
@@ -66,44 +70,38 @@ class LinkOperator(CloudStoreOperator):
                 link = wait_for(self, hook, wait, deferrable=self.deferrable)
             return self._use_link(context_or_empty(context), hook, link)
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any], file_id: str | None = None) -> Any:
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
-        from airflow_provider_cloudstore.protocol.waiting import FileWait
-
-        # The one that was waited for, whatever its template renders to by now; `dag.test` forgets it.
-        self.file_id = file_id or self.file_id
-        validate_event(event)
-        wait = FileWait(self.file_id, self.poll_interval, _RESUMED_SECONDS, datetime.now(UTC), allowed=self.timeout)
+        self.file_id = available_file(event)
         with self._open_hook() as hook:
-            link = wait_for(self, hook, wait, deferrable=False)
-            return self._use_link(context_or_empty(context), hook, link)
-
-    def _validate(self) -> None:
-        """Report a mistake before the wait."""
+            return self._use_link(context, hook, None)
 
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
+        """Do the operator's work.
+
+        :param link: A link that was just created; None if there is none yet.
+        """
         raise NotImplementedError
 
 
-def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool, **resume_with: str) -> DownloadLink:
+def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> DownloadLink:
     """Poll until a link can be created; with ``deferrable``, at least once a second, and defer after a few seconds.
 
-    :param resume_with: what ``execute_complete`` gets beside the file's id: no secret.
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
     """
     from airflow_provider_cloudstore.exceptions import CloudStoreError
 
-    while isinstance(found := hook.poll_file(wait.file_id), CloudStoreError):
+    while isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
         now = datetime.now(UTC)
-        pause = wait.next_pause_or_raise(found, now, task.log.info)
-        if deferrable and wait.should_defer(now, found):
-            _defer(task, hook.cloudstore_conn_id, wait, {"file_id": wait.file_id, **resume_with})
+        pause = wait.next_pause_or_raise(polled, now, task.log.info)
+        if deferrable and wait.should_defer(now, polled):
+            _defer(task, hook.cloudstore_conn_id, wait)
         time.sleep(min(1.0, pause) if deferrable else pause)
-    return found
+    return polled
 
 
-def _defer(task: BaseOperator, conn_id: str, wait: FileWait, resume_with: dict[str, str]) -> NoReturn:
+def _defer(task: BaseOperator, conn_id: str, wait: FileWait) -> NoReturn:
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
     fails_after = timedelta(seconds=wait.timeout) + _GRACE
@@ -119,13 +117,12 @@ def _defer(task: BaseOperator, conn_id: str, wait: FileWait, resume_with: dict[s
             conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=wait.not_before.isoformat()
         ),
         method_name="execute_complete",
-        kwargs=resume_with,
         timeout=fails_after,
     )
 
 
-def validate_event(event: Mapping[str, Any]) -> None:
-    """Return if the event reports that the file is available.
+def available_file(event: Mapping[str, Any]) -> str:
+    """The id of the file that is available, according to the trigger's event.
 
     :raises CloudStoreError: the error that ended the wait in the triggerer.
     :raises AirflowException: if the event is not from this trigger.
@@ -133,8 +130,8 @@ def validate_event(event: Mapping[str, Any]) -> None:
     from airflow_provider_cloudstore.exceptions import CloudStoreError
 
     match event:
-        case {"status": "available"}:
-            return
+        case {"status": "available", "file_id": str(file_id)}:
+            return file_id
         case {"status": "failed", "error": dict(error)}:
             raise CloudStoreError.from_dict(error)
     raise AirflowException(f"Unexpected trigger event with the keys {sorted(event)}")

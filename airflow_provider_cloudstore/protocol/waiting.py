@@ -31,7 +31,6 @@ class FileWait:
 
     :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait, and when it
         ends is not known here.
-    :param allowed: the seconds that were allowed in all, for the message, if not ``timeout``.
     :raises InvalidInputError: if it is no file id.
     """
 
@@ -40,7 +39,6 @@ class FileWait:
     timeout: float
     began: datetime
     remembered: bool = True
-    allowed: float | None = None
     not_before: datetime = field(init=False)
     """When the pause is over that the service asked for."""
     _reason: str = field(default="", init=False)
@@ -93,8 +91,7 @@ class FileWait:
 
     def timed_out(self) -> FileWaitTimeoutError:
         """The error of a wait that ended without the file."""
-        seconds = self.timeout if self.allowed is None else self.allowed
-        reason = f"the file was not available within {seconds:g} s; last response: {self._reason or 'none'}"
+        reason = f"the file was not available within {self.timeout:g} s; last response: {self._reason or 'none'}"
         return FileWaitTimeoutError(reason, operation="wait", subject=self.file_id)
 
     def first_pause(self, now: datetime, not_before: datetime) -> float:

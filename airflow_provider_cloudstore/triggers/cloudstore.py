@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,14 +16,14 @@ from airflow_provider_cloudstore.protocol.waiting import FileWait
 class FileAvailableTrigger(BaseTrigger):
     """Waits until a download link for a file can be created. The event does not contain the link.
 
-    The event is ``{"status": "available"}`` or ``{"status": "failed", "error": {...}}``.
+    The event is ``{"status": "available", "file_id": ...}`` or ``{"status": "failed", "file_id": ..., "error": {...}}``.
 
-    :param cloudstore_conn_id: the Airflow connection.
-    :param file_id: the file.
-    :param poll_interval: seconds between two polls.
-    :param timeout: maximum seconds to wait.
-    :param began: when the wait began, so that it ends on time after a restart: ISO 8601 with a UTC offset.
-    :param not_before: before when the service asked not to be polled, likewise; empty if it did not.
+    :param cloudstore_conn_id: The Airflow connection.
+    :param file_id: The file.
+    :param poll_interval: Seconds between two polls.
+    :param timeout: Maximum seconds to wait.
+    :param began: When the wait began, so that it ends on time after a restart: ISO 8601 with a UTC offset.
+    :param not_before: Until when the service asked not to be polled, likewise; empty if it did not ask.
     """
 
     def __init__(
@@ -45,28 +44,15 @@ class FileAvailableTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll until the file is available, the wait is over, or polling cannot help; then send one event."""
-        event: dict[str, Any] = {"status": "available"}
+        event: dict[str, Any] = {"status": "available", "file_id": self.file_id}
         try:
             wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.fromisoformat(self.began))
             # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
             not_before = datetime.fromisoformat(self.not_before or self.began)
             await asyncio.sleep(wait.first_pause(datetime.now(UTC), not_before))
-            await self._poll(wait)
+            async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
+                while isinstance(polled := await hook.poll_file(wait.file_id), CloudStoreError):  # noqa: ASYNC110  (of a service)
+                    await asyncio.sleep(wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info))
         except CloudStoreError as error:
-            event = {"status": "failed", "error": error.to_dict()}
+            event = {"status": "failed", "file_id": self.file_id, "error": error.to_dict()}
         yield TriggerEvent(event)
-
-    async def _poll(self, wait: FileWait) -> None:
-        async with AsyncExitStack() as opened:
-            hook: CloudStoreAsyncHook | None = None
-            while True:
-                missing: CloudStoreError | None
-                try:
-                    if hook is None:
-                        hook = await opened.enter_async_context(CloudStoreAsyncHook(self.cloudstore_conn_id))
-                    missing = await hook.poll_file(wait.file_id)
-                except CloudStoreError as error:  # of a connection that is away for a moment, or invalid
-                    missing = error
-                if missing is None:
-                    return
-                await asyncio.sleep(wait.next_pause_or_raise(missing, datetime.now(UTC), self.log.info))

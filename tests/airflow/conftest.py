@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import ROOT, code_of, for_this_airflow
+from tests.doc_blocks import code_of, for_this_airflow
 from tests.real_airflow import AIRFLOW_2, RealAirflow
 
 HERE = Path(__file__).resolve().parent
@@ -41,17 +40,12 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     work = tmp_path_factory.mktemp("airflow")
     dags = work / "dags"
     shutil.copytree(HERE / "canary" / "dags", dags)
-    for name in ("publish_file.py", "use_published_file.py"):
-        (dags / name).write_text(for_this_airflow((ROOT / "dags_examples" / name).read_text()))
     (dags / "share_report.py").write_text(for_this_airflow(code_of("README.md-0")))
     if not AIRFLOW_2:
         (dags / "approve_and_delete.py").write_text(code_of("approve-a-deletion.md-0"))
-    lineage = {"type": "file", "log_file_path": str(work / "lineage.jsonl"), "append": True}
     env = {
         "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": service.connection,
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
-        "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
-        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(lineage),
         "CANARY_FOLDER": str(work),
     }
     with RealAirflow(work / "home", dags, **env) as running:

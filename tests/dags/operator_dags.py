@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_cloudstore.compat import Asset
 from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.authoring import DAG, Param, task
@@ -39,11 +38,9 @@ with DAG("chain", schedule=None, start_date=START, params={"sources": Param([], 
     links = DownloadLinkOperator.partial(task_id="link").expand(file_id=waits.output)
     collect(links=links.output["download_link"], queued=uploads.output["upload"])
 
-REPORT = Asset("cloudstore://files.example.com/waited-for")
-
 with DAG("uploads_that_wait", schedule=None, start_date=START, params={"sources": Param([], type="array")}) as uploads_that_wait:
     waiting: dict[str, Any] = {"wait_for_file": True, "deferrable": True, "poll_interval": 0.1, "timeout": 60}
-    RemoteUrlUploadOperator(task_id="single", url="{{ params.sources[0] }}", outlets=[REPORT], **waiting)
+    RemoteUrlUploadOperator(task_id="single", url="{{ params.sources[0] }}", **waiting)
     arrived = RemoteUrlUploadOperator.partial(task_id="mapped", **waiting).expand(url=several())
     DownloadLinkOperator.partial(task_id="link").expand(file_id=arrived.output)
 

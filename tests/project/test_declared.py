@@ -22,9 +22,8 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 MATRIX: list[str] = re.findall(r"^MATRIX := (.*)$", MAKEFILE, re.MULTILINE)[0].split()
 PAIRS = [(airflow, python or "3.11") for airflow, _, python in (name.partition("-py") for name in MATRIX)]
 """Each Airflow with its Python."""
-# Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used,
-# OpenLineage where its provider is.
-OTHERS = {"flask_appbuilder", "wtforms", "pytest", "openlineage"}
+# Airflow 2.11 alone has the first two, and its connection form alone asks for them; pytest is there where the fixture is used.
+OTHERS = {"flask_appbuilder", "wtforms", "pytest"}
 
 
 def test_what_the_package_imports_is_declared_with_a_floor() -> None:

@@ -15,7 +15,7 @@ AIRFLOW = Version(version("apache-airflow"))
 MASKS_ON_EVENT_LOOPS = Version("3.3.2") <= AIRFLOW
 
 
-@pytest.mark.parametrize("name", sorted(vars(compat)["_LOADED_WHEN_USED"].keys() - {"Dataset", "OperatorLineage"}))
+@pytest.mark.parametrize("name", sorted(vars(compat)["_LOADED_WHEN_USED"]))
 def test_every_name_is_there_without_a_warning(name: str) -> None:
     if name.startswith("Retry") and not compat.HAS_RETRY_POLICIES:
         pytest.skip("Airflow 3.3 and later")

@@ -1,6 +1,6 @@
 """Secrets with awkward characters pass through every operator and failure on a complete Airflow at DEBUG; no output has them.
 
-Slow: ``make test-airflow`` runs it on both Airflows, with the OpenLineage provider.
+Slow: ``make test-airflow`` runs it on both Airflows.
 """
 
 from __future__ import annotations
@@ -181,31 +181,3 @@ def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(ai
         "select rendered_fields from rendered_task_instance_fields where task_id in ('use_token', 'use_link')"
     )
     assert sum(str(row).count("***") for (row,) in consumed) == 3, consumed  # a token; a token and a URL
-
-
-def test_lineage_leads_from_source_to_file_and_from_manifest_to_receipts_without_a_secret(
-    folder: Path, airflow: RealAirflow, connections: dict[str, dict[str, Any]]
-) -> None:
-    pytest.importorskip("airflow.providers.openlineage", reason="make test-airflow has the OpenLineage provider")
-    lineage = folder / "lineage.jsonl"
-
-    def found() -> dict[str, tuple[set[Any], set[Any]]]:
-        events = map(json.loads, lineage.read_text().splitlines()) if lineage.exists() else ()
-        complete = [event for event in events if event["eventType"] == "COMPLETE"]
-        return {event["job"]["name"]: (datasets(event["inputs"]), datasets(event["outputs"])) for event in complete}
-
-    wanted = {f"canary.{task_id}" for task_id in ("upload.ok", "batch.ok", "download_broken")}
-    airflow.until("the events are written", lambda: wanted <= found().keys())
-    complete = found()
-    services = {name: connection["host"].replace("http", "cloudstore") for name, connection in connections.items()}
-    inputs, outputs = complete["canary.upload.ok"]
-    assert inputs == {("ftp://127.0.0.1:9", "file")}
-    assert [namespace for namespace, _ in outputs] == [services["canary_ok"]]
-    assert complete["canary.batch.ok"] == ({("file", f"{folder}/urls.csv")}, {("file", f"{folder}/receipts-ok")})
-    downloaded = ({(services["canary_download_broken"], "f1")}, {("file", f"{folder}/download_broken")})
-    assert complete["canary.download_broken"] == downloaded
-    assert not leaks([(lineage, lineage.read_text())], SECRETS)
-
-
-def datasets(given: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    return {(one["namespace"], one["name"]) for one in given}

@@ -20,6 +20,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.hooks.connection import RENEW_SECONDS, SharedConnection, mask, shared_connection
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.results import DownloadLink
 from tests.support import settings, store_file
 
 P = ParamSpec("P")
@@ -144,8 +145,8 @@ async def test_a_folder_that_is_protected_while_a_hook_is_open_is_not_deleted(so
     async with CloudStoreAsyncHook() as hook:
         source.protected = frozenset({"finance"})
         clock.now += RENEW_SECONDS
-        async with CloudStoreAsyncHook():  # renews what both share
-            await settle()
+        await hook.poll_file("f1")  # renews what all hooks share
+        await settle()
         with pytest.raises(InvalidInputError, match="is protected"):
             await hook.delete_folder("finance")
 
@@ -217,13 +218,14 @@ async def test_each_token_rotated_under_a_crowd_of_hooks_costs_one_read_and_is_m
 
     async with AsyncExitStack() as stack:
         hooks = await asyncio.gather(*(stack.enter_async_context(CloudStoreAsyncHook()) for _ in range(USERS)))
+        await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))
         assert len(reads) == 1
         for token in tokens:
             rotate(token)
-            assert set(await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))) == {None}
+            assert {type(link) for link in await asyncio.gather(*(hook.poll_file("f1") for hook in hooks))} == {DownloadLink}
     assert len(reads) == 3
     assert [masked.count(token) for token in tokens] == [1, 1]
-    assert emulator.state()["requests"] == {"link": 4 * USERS}  # half of them were rejected
+    assert emulator.state()["requests"] == {"link": 5 * USERS}  # two fifths of them were rejected
     warnings = [record.getMessage() for record in caplog.records if record.name == connection.__name__]
     assert len([warning for warning in warnings if "has the type 'http'" in warning]) == len(warnings) == 2
 

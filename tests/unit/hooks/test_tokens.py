@@ -77,7 +77,7 @@ def test_wrong_keys_are_tried_once_by_a_process_and_are_permanent(site: Emulator
 
     async def poll() -> Any:
         async with CloudStoreAsyncHook() as hook:
-            return await hook.poll_file("7")
+            return await hook.create_download_link("7")
 
     for _ in range(3):
         with CloudStoreHook() as hook, pytest.raises(exceptions.ConfigurationError, match="gave no access token") as failed:

@@ -16,14 +16,13 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from tests.dag_runs import run_dag, succeed
 from tests.dags import operator_dags as dags
-from tests.support import context, rendered_fields, store_file
+from tests.support import context, rendered_fields
 from tests.unit.operators.tries import SHOWN, SOURCE
 
 
 def test_deleting_returns_what_was_asked_when_and_what_the_service_said(emulator: Emulator) -> None:
     for folder_id, existed in (("gone", False), ("staging", True)):
-        deleted = DeleteFolderOperator(task_id="delete", folder_id=folder_id, ignore_missing=True).execute({})
-        assert deleted.keys() == {"folder_id", "requested_at", "response", "existed"}
+        deleted: Any = DeleteFolderOperator(task_id="delete", folder_id=folder_id, ignore_missing=True).execute({})
         assert (deleted["folder_id"], deleted["existed"]) == (folder_id, existed)
     assert datetime.fromisoformat(deleted["requested_at"]).utcoffset() is not None
     assert deleted["response"]["_status"] == "success"
@@ -90,15 +89,6 @@ async def url_of_a_link() -> str | None:
         return (await hook.create_download_link("f1")).url_with_token
 
 
-def test_a_link_is_not_stored_where_xcoms_are_off(emulator: Emulator) -> None:
-    store_file(emulator)
-    pushed: dict[str, Any] = {}
-    for wanted in (True, False):
-        DownloadLinkOperator(task_id="link", file_id="f1", do_xcom_push=wanted).execute(context(pushed))
-        assert ("download_link" in pushed) is wanted
-        pushed.clear()
-
-
 @pytest.mark.usefixtures("airflow_db")
 def test_mapped_tasks_chain_from_a_list_of_urls_that_are_shown_redacted_to_a_list_of_links(emulator: Emulator) -> None:
     sources = [f"{emulator.serve(b'%d' % number, f'{number}')}?sig=hunter{number}" for number in range(2)]
@@ -106,9 +96,7 @@ def test_mapped_tasks_chain_from_a_list_of_urls_that_are_shown_redacted_to_a_lis
     assert sorted(stored["source"] for stored in emulator.state()["files"]) == sources  # mapped tasks run in any order
     assert [fields["url"] for fields in rendered_fields("chain", "upload")] == [f"{url.partition('?')[0]}?***" for url in sources]
     links, uploads = run.values["collect"]["links"], run.values["collect"]["uploads"]
-    assert [list(upload) for upload in uploads] == [["file_id", "url", "requested_at", "response"]] * 2
     ids = [upload["file_id"] for upload in uploads]
-    assert [list(link) for link in links] == [["file_id", "token", "url_with_token", "created_at", "expires_at"]] * 2
     assert [link["file_id"] for link in links] == ids
     tokens = [link["token"] for link in links]
     assert [link["url_with_token"] for link in links] == [f"{emulator.url}/download?download_token={token}" for token in tokens]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +9,11 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import FileWaitTimeoutError
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
-from airflow_provider_cloudstore.operators.links import FileLink, attach_file_id
-from tests.dag_runs import run_dag, succeed
-from tests.dags import asset_dags
+from airflow_provider_cloudstore.operators.links import FileLink
+from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
 from tests.real_airflow import AIRFLOW_2
-from tests.support import activate, asset_events, context, store_file
+from tests.support import context, store_file
 
 PAGE = "https://files.example.com/#/files/{file_id}"
 
@@ -59,13 +57,9 @@ def test_a_wait_that_failed_links_to_the_queued_file(with_pages: Emulator) -> No
     pushed: dict[str, Any] = {}
     waiting: dict[str, Any] = {"wait_for_file": True, "timeout": 0.1, "poll_interval": 0.05}
     task = RemoteUrlUploadOperator(task_id="upload", url="http://127.0.0.1:9/x", **waiting)
-    with pytest.raises(FileWaitTimeoutError) as timed_out:
+    with pytest.raises(FileWaitTimeoutError):
         task.execute(context(pushed))
     assert pushed["file_page"] == PAGE.replace("{file_id}", pushed["upload"]["file_id"])
-    failed = {"status": "failed", "error": timed_out.value.to_dict()}
-    with pytest.raises(FileWaitTimeoutError):  # deferred, and resumed in another process
-        task.execute_complete(context(pushed), failed, file_id="f9", url="http://h/x", requested_at="")
-    assert pushed["file_page"] == task.file_page == PAGE.replace("{file_id}", "f9")  # type: ignore[attr-defined]
 
 
 def test_an_id_is_encoded_in_the_address_of_its_page(with_pages: Emulator) -> None:
@@ -73,25 +67,3 @@ def test_an_id_is_encoded_in_the_address_of_its_page(with_pages: Emulator) -> No
     store_file(with_pages, file_id="a/b #1")
     DownloadLinkOperator(task_id="link", file_id="a/b #1").execute(context(pushed))
     assert pushed["file_page"] == "https://files.example.com/#/files/a%2Fb%20%231"
-
-
-@pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("dag", [asset_dags.deferred_sensor, asset_dags.mapped_links, asset_dags.download])
-def test_the_event_of_a_files_asset_holds_its_id_and_no_token(emulator: Emulator, tmp_path: Path, dag: Any) -> None:
-    store_file(emulator)
-    activate(dag, asset_dags.REPORT)
-    run = run_dag(dag, {"target": str(tmp_path / "target")} if dag is asset_dags.download else {})
-    assert run.state == "success", run
-    assert asset_events(asset_dags.REPORT.uri) == [{"file_id": "f1"}]
-
-
-def test_the_id_goes_to_assets_alone_and_leaves_the_users_own_extra() -> None:
-    class Events(dict[str, Any]):
-        def __getitem__(self, key: Any) -> Any:  # Airflow's own takes assets, which not every version can hash
-            return self.setdefault(key.uri, SimpleNamespace(extra={"of": "the user"}))
-
-    events = Events()
-    task = DownloadLinkOperator(task_id="link", file_id="f1", outlets=[asset_dags.REPORT, "no asset"])
-    attach_file_id(task, {"outlet_events": events}, "f1")  # type: ignore[typeddict-item]
-    assert {key: event.extra for key, event in events.items()} == {asset_dags.REPORT.uri: {"of": "the user", "file_id": "f1"}}
-    attach_file_id(task, {}, "f1")  # no Airflow around it

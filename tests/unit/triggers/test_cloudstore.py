@@ -54,7 +54,7 @@ def run(emulator: Emulator, interval: float = 0.05, timeout: float = 20.0, ago: 
 
 def test_the_event_says_that_the_file_is_there_and_nothing_more(emulator: Emulator) -> None:
     store_file(emulator)
-    assert run(emulator) == {"status": "available"}
+    assert run(emulator) == {"status": "available", "file_id": "f1"}
     assert emulator.state()["requests"] == {"link": 1}
 
 
@@ -70,7 +70,7 @@ def test_a_deadline_that_passed_before_a_restart_costs_one_look(emulator: Emulat
     assert run(emulator, ago=30)["error"]["kind"] == "FileWaitTimeoutError"
     assert emulator.state()["requests"] == {"link": 1}
     store_file(emulator)
-    assert run(emulator, ago=30) == {"status": "available"}
+    assert run(emulator, ago=30) == {"status": "available", "file_id": "f1"}
 
 
 def test_first_polls_are_spread_over_the_interval_and_the_next_come_when_the_service_asks_or_the_wait_is_over(
@@ -95,7 +95,7 @@ def test_the_event_loop_does_not_wait_while_the_connection_is_read(emulator: Emu
 
     monkeypatch.setattr(BaseHook, "get_connection", staticmethod(read))
     store_file(emulator)
-    assert run(emulator) == {"status": "available"}
+    assert run(emulator) == {"status": "available", "file_id": "f1"}
     assert not in_the_loop
 
 
@@ -112,7 +112,7 @@ def test_a_connection_that_is_deleted_and_added_again_ends_no_wait(emulator: Emu
         return original(conn_id)
 
     monkeypatch.setattr(connection, "get_async_connection", lambda conn_id: asyncio.to_thread(read, conn_id))
-    assert run(emulator) == {"status": "available"}
+    assert run(emulator) == {"status": "available", "file_id": "f1"}
     assert len(reads) == 2
 
 
