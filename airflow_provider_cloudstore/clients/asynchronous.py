@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import transport_failure
-from airflow_provider_cloudstore.clients.route import MAX_IDLE, proxy_url, tls_context
+from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.failures import connect_refused
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -30,8 +29,6 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-_MAX_LINE = 65_536  # bytes of a line of a response's head, as in http.client
 
 
 class AsyncClient:
@@ -93,7 +90,8 @@ class AsyncClient:
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
         limit = max(0.001, min(self.settings.timeout, time_left))
-        in_flight = SimpleNamespace(is_sent=True, is_reusing=True)  # what is noted below is not noted of a connection in use
+        # Less than the whole: where both end at once, aiohttp does not say that it was the connection's.
+        to_connect = min(limit / 2, messages.CONNECT_TIMEOUT)
         body, sent = bytearray(), time.time()
         try:
             async with self._session.http.request(
@@ -101,11 +99,10 @@ class AsyncClient:
                 URL(request.url, encoded=True),
                 headers=request.headers,
                 data=request.body,
-                timeout=aiohttp.ClientTimeout(total=limit, connect=min(limit, messages.CONNECT_TIMEOUT)),
+                timeout=aiohttp.ClientTimeout(limit, connect=to_connect),
                 ssl=self._session.tls.result(),
                 proxy=self._session.proxy,
                 allow_redirects=False,
-                trace_request_ctx=in_flight,
             ) as response:
                 async for piece in response.content.iter_any():
                     body += piece
@@ -114,33 +111,34 @@ class AsyncClient:
                         break
         except aiohttp.ClientHttpProxyError as error:
             return connect_refused(error.status)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
+            return never_sent(error, through_proxy=bool(self._session.proxy))
         except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
-            is_lost = isinstance(error, aiohttp.ClientConnectionError) and not isinstance(error, TimeoutError)
-            if is_lost and in_flight.is_reusing and request.method != "GET":
+            if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
                 self._session.stop_reusing()
-            return transport_failure(error, sent=in_flight.is_sent, limit=limit, through_proxy=bool(self._session.proxy))
+            return may_have_been_sent(error, limit)
         return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
 class Session:
     """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
 
-    Connections idle for a second are not reused, because the server may be closing them; none is after the first upload that was
-    lost on a reused one.
+    A connection that was idle for a second is not reused, because the server may be closing it. After the first request that was
+    lost, none is.
     """
 
     def __init__(self, settings: Settings, limit: int) -> None:
         self.users = 0
         self.slots = asyncio.Semaphore(limit)
-        self.proxy = proxy_url(settings.proxy) if settings.proxy else None
-        self.tls = asyncio.create_task(asyncio.to_thread(tls_context, settings))
+        self.proxy = settings.proxy.reveal() if settings.proxy else None
+        self.tls = asyncio.create_task(asyncio.to_thread(_tls, settings))
         self.http = _new_http(keepalive_timeout=MAX_IDLE)
         self._opened = [self.http]
 
     def stop_reusing(self) -> None:
-        """Open a new connection for each request from now on."""
+        """Open a new connection for each request from now on: the server may close those that it keeps, as when it reloads."""
         if len(self._opened) == 1:
-            log.warning("An upload was lost on a kept-alive connection: from now on each upload opens a connection of its own.")
+            log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
             self.http = _new_http(force_close=True)
             self._opened.append(self.http)
 
@@ -150,38 +148,27 @@ class Session:
             await http.close()
 
 
+def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:
+    bundle = ca_bundle(settings)
+    return ssl.create_default_context(cafile=bundle) if bundle else False
+
+
 def _new_http(**connections: Any) -> aiohttp.ClientSession:
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_start.append(_note(is_sent=False, is_reusing=False))
-    trace.on_connection_create_end.append(_note(is_sent=True))
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, **connections),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        max_line_size=_MAX_LINE,
-        max_field_size=_MAX_LINE,
-        trace_configs=[trace],
     )
 
 
-def _note(**facts: bool) -> Callable[[aiohttp.ClientSession, Any, Any], Awaitable[None]]:
-    """Note what an event says of the connection of a request."""
-
-    async def note(_: aiohttp.ClientSession, context: Any, event: object) -> None:
-        vars(context.trace_request_ctx).update(facts)
-
-    return note
-
-
 _shared: dict[tuple[Any, ...], Session] = {}
-_closing: set[asyncio.Task[None]] = set()
 
 
 @asynccontextmanager
 async def shared_session(settings: Settings, limit: int = 32) -> AsyncIterator[Session]:
     """The session shared by all users of an address in this event loop: opened with the first, closed after the last.
 
-    Opening and closing are tasks of their own, so cancelling one user at any ``await`` does not affect the others.
+    Certificates are loaded in a task of its own, so cancelling one user does not affect the others.
 
     :param limit: maximum number of requests at once.
     """
@@ -197,7 +184,4 @@ async def shared_session(settings: Settings, limit: int = 32) -> AsyncIterator[S
         session.users -= 1
         if not session.users:
             del _shared[key]
-            closing = asyncio.create_task(session.close())
-            _closing.add(closing)
-            closing.add_done_callback(_closing.discard)
-            await asyncio.shield(closing)
+            await session.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
+import re
+import ssl
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,12 +16,13 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import causes_of, transport_failure
+from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.route import MAX_IDLE
 from airflow_provider_cloudstore.clients.sessions import new_session
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import messages
+from airflow_provider_cloudstore.protocol import meanings, messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -29,7 +32,13 @@ T = TypeVar("T")
 _FAILURES = (OSError, urllib3.exceptions.HTTPError)  # all that requests and urllib3 raise; anything else is a mistake in a mock
 CHUNK = 256 * 1024
 """The most bytes of a body that are read at once."""
-_NEVER_SENT = (urllib3.exceptions.ConnectTimeoutError, requests.ConnectTimeout)
+_NEVER_SENT = (
+    urllib3.exceptions.ConnectTimeoutError,  # also a refused connection and an unknown host name
+    requests.ConnectTimeout,
+    ssl.SSLCertVerificationError,
+)
+_PLAIN_HTTP = "WRONG_VERSION_NUMBER"  # what OpenSSL calls a port without TLS
+_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
 
 
 class BlockingClient(AbstractContextManager["BlockingClient"]):
@@ -37,29 +46,22 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
     :param reload: reads the settings again after the service has refused the token, which it gets; or before there is one.
     :ivar settings: the connection as last read.
+    :raises ConfigurationError: if the certificates cannot be read.
     """
 
     def __init__(self, settings: Settings, reload: Callable[[Secret], Settings]) -> None:
         self.settings = settings
+        self.session = new_session(settings)
         self._reload = reload
-        self._session: requests.Session | None = None
-        self._process = 0
+        self._lock = threading.Lock()
+        self._last_call = time.monotonic()
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close every connection; the next call opens a new one."""
-        if self._session:
-            self._session.close()
-        self._session = None
-
-    @property
-    def session(self) -> requests.Session:
-        """The session. A forked process has its own: over its parent's connections, one would take the other's responses."""
-        if self._session is None or self._process != os.getpid():
-            self._session, self._process = new_session(self.settings), os.getpid()
-        return self._session
+        self.session.close()
 
     def perform(
         self,
@@ -103,6 +105,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :param time_left: maximum seconds for each step, if the connection's timeout is not shorter; also for the body as a whole.
         """
         limit = max(0.001, min(self.settings.timeout, time_left))
+        self._close_idle_connections()
         with Exchange(self.session, limit) as exchange:
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
@@ -112,9 +115,19 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
-                    return transport_failure(TimeoutError(), sent=True, limit=limit, through_proxy=False)
+                    return may_have_been_sent(TimeoutError(), limit)
                 body += piece
         return replace(head, body=bytes(body), received=time.time())
+
+    def _close_idle_connections(self) -> None:
+        """Close the kept connections if the last call began more than a second ago.
+
+        The server may have dropped them without a word, and an upload that is lost on one would be unknown.
+        """
+        with self._lock:  # no thread may close them between two steps of another's request
+            if time.monotonic() > self._last_call + MAX_IDLE:
+                self.session.close()  # the session stays usable, and so do connections in use
+            self._last_call = time.monotonic()
 
 
 class Exchange(AbstractContextManager["Exchange"]):
@@ -136,24 +149,18 @@ class Exchange(AbstractContextManager["Exchange"]):
     def open(self, request: Request) -> Response | TransportFailure:
         """Send a request and read the head of its response.
 
-        :raises ConfigurationError: if the certificates or the proxy cannot be used.
+        :raises ConfigurationError: if the proxy of the environment cannot be used.
         """
-        prepared = requests.PreparedRequest()  # as it was encoded: requests would normalize the URL
-        prepared.method, prepared.url = request.method, request.url
-        # http.client encodes headers in Latin-1, but a token's characters are sent in UTF-8, as aiohttp does.
-        prepared.headers = CaseInsensitiveDict(
-            (name, value.encode().decode("latin-1")) for name, value in request.headers.items()
-        )
-        if request.body is not None:
-            prepared.body = request.body.decode("ascii")  # text, as requests encodes a form: mocks compare it
-            prepared.headers["Content-Length"] = str(len(request.body))
         sent = time.time()
         timeout = min(self._limit, messages.CONNECT_TIMEOUT), self._limit
         try:
-            response = self._session.send(prepared, stream=True, timeout=timeout, allow_redirects=False)
+            response = self._session.send(_prepare(request), stream=True, timeout=timeout, allow_redirects=False)
         except _FAILURES as error:
-            return self._failure(error)
+            return _failure_to_open(error, self._limit)
         self._response = response
+        if response.status_code < 200:
+            # After an interim response comes the final one, which would be taken for that of the next request.
+            return TransportFailure(meanings.IN_DOUBT, "the response is not valid HTTP")
         # The response of a user's own adapter may have its content and nothing to read from.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
@@ -166,10 +173,27 @@ class Exchange(AbstractContextManager["Exchange"]):
                 return self._body.read1(maximum, decode_content=False)
             return bytes(self._body.read(maximum))
         except _FAILURES as error:
-            return self._failure(error)
+            return may_have_been_sent(error, self._limit)
 
-    def _failure(self, error: Exception) -> TransportFailure:
-        causes = list(causes_of(error))
-        sent = not any(isinstance(cause, _NEVER_SENT) for cause in causes)
-        through_proxy = any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in causes)
-        return transport_failure(error, sent=sent, limit=self._limit, through_proxy=through_proxy)
+
+def _prepare(request: Request) -> requests.PreparedRequest:
+    """A request as it was encoded; requests would normalize its URL."""
+    prepared = requests.PreparedRequest()
+    prepared.method, prepared.url = request.method, request.url
+    # http.client encodes headers in Latin-1, but a token's characters are sent in UTF-8, as aiohttp does.
+    prepared.headers = CaseInsensitiveDict((name, value.encode().decode("latin-1")) for name, value in request.headers.items())
+    if request.body is not None:
+        prepared.body = request.body.decode("ascii")  # text, as requests encodes a form: mocks compare it
+        prepared.headers["Content-Length"] = str(len(request.body))
+    return prepared
+
+
+def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
+    """Describe what was raised before there was a response: in doubt, the request may have been sent."""
+    causes = list(causes_of(error))
+    for cause in causes:
+        if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
+            return connect_refused(int(refused[1]))
+        if isinstance(cause, _NEVER_SENT) or (isinstance(cause, ssl.SSLError) and cause.reason == _PLAIN_HTTP):
+            return never_sent(error, through_proxy=any(isinstance(one, urllib3.exceptions.ProxyError) for one in causes))
+    return may_have_been_sent(error, limit)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Iterator
 
-from airflow_provider_cloudstore.protocol.failures import connect_refused
-from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
+from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol.messages import TransportFailure
 
 # By name, because neither client may import the other's library. The first one that matches any cause counts.
 _REASONS = {
@@ -19,31 +18,37 @@ _REASONS = {
     **dict.fromkeys(("IncompleteRead", "ClientPayloadError"), "the response ended early"),
     **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
-_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
 
 
-def transport_failure(error: BaseException, *, sent: bool, limit: float, through_proxy: bool) -> TransportFailure:
-    """Describe any exception that a library raised during a request.
+def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
+    """Describe an exception after which a request may have been sent.
 
-    :param sent: whether a byte of the request may have been sent.
     :param limit: the request's timeout in seconds.
     """
+    reason = _reason(error)
+    if reason == "timed out":
+        reason = f"no complete response within {limit:g} s"
+    return TransportFailure(meanings.IN_DOUBT, reason)
+
+
+def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
+    """Describe an exception that kept a request from being sent."""
+    meaning = meanings.PROXY_FAILED if through_proxy else meanings.UNREACHABLE
+    if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
+        meaning = meanings.TLS_FAILED
+    return TransportFailure(meaning, f"no connection to the service: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
     causes = list(causes_of(error))
-    tls = [cause for cause in causes if isinstance(cause, ssl.SSLError)]  # the last one is OpenSSL's own
+    if tls := [cause for cause in causes if isinstance(cause, ssl.SSLError)]:
+        return _tls_reason(tls[-1])  # the last one is OpenSSL's own
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     known = (reason for name, reason in _REASONS.items() if name in names)
-    reason = _tls_failure(tls[-1]) if tls else next(known, f"connection broken ({type(error).__name__})")
-    if sent:
-        reason = f"no complete response within {limit:g} s" if reason == "timed out" else reason
-        return TransportFailure(FailureKind.OUTCOME_UNKNOWN, reason)
-    if refused := next(filter(None, map(_TUNNEL_REFUSED.match, map(str, causes))), None):
-        return connect_refused(int(refused[1]))
-    kind = FailureKind.TLS if tls else FailureKind.PROXY if through_proxy else FailureKind.UNREACHABLE
-    return TransportFailure(kind, f"no connection to the service: {reason}")
+    return next(known, f"connection broken ({type(error).__name__})")
 
 
-def _tls_failure(error: ssl.SSLError) -> str:
-    """What OpenSSL says, in words of its own."""
+def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS certificate verification failed: {getattr(error, 'verify_message', '').rstrip('.')}"
     return f"TLS failed ({getattr(error, 'reason', None) or 'no details'})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
-from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from typing import Literal
+from urllib.parse import urlsplit
 
 import certifi
 from requests.utils import get_environ_proxies, select_proxy
@@ -35,31 +35,22 @@ def environment_proxy(url: str) -> Secret | None:
     raise ConfigurationError(f"the proxy that the environment defines {reason}", advice=advice)
 
 
-def proxy_url(proxy: Secret) -> str:
-    """The URL of a proxy for a library. Both encode its user and password in Latin-1; these come out in UTF-8."""
-    parts = urlsplit(proxy.reveal())
-    userinfo, at, address = parts.netloc.rpartition("@")
-    if not at:
-        return f"{parts.scheme}://{address}"
-    user, _, password = quote(userinfo, safe="%:").partition(":")
-    user, password = (quote(unquote(part, "latin-1"), safe="") for part in (user, password))
-    return f"{parts.scheme}://{user}:{password}@{address}"
+def ca_bundle(settings: Settings) -> str | Literal[False]:
+    """The path of the CA bundle that is trusted, as with ``requests``; False if no certificate is verified.
 
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """The TLS context for a connection's ``verify``. It reads files, so never call it in an event loop.
+    It reads the bundle, so never call it in an event loop.
 
     :raises ConfigurationError: if the bundle cannot be read, or has no certificate.
     """
     if settings.verify is False:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context
-    given = settings.verify if isinstance(settings.verify, str) else ""
-    bundle = given or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or certifi.where()
-    is_folder = Path(bundle).is_dir()
+        return False
+    named = settings.verify if isinstance(settings.verify, str) else ""
+    bundle = named or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    if not bundle:
+        return certifi.where()
     try:
-        return ssl.create_default_context(cafile=None if is_folder else bundle, capath=bundle if is_folder else None)
+        ssl.create_default_context(cafile=bundle)
+        return bundle
     except OSError:  # includes ssl.SSLError
         pass
     raise ConfigurationError(

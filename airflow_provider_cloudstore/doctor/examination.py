@@ -14,13 +14,12 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import Read, read_connection
 from airflow_provider_cloudstore.hooks.tokens import with_token
-from airflow_provider_cloudstore.protocol.bodies import Body, read_body
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, leaves_of, plain
+from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
-from airflow_provider_cloudstore.protocol.signals import words_of
 from airflow_provider_cloudstore.protocol.waiting import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.results import DownloadLink, RemoteUpload
 
@@ -29,6 +28,7 @@ _WANTED = {  # what a task must raise, and the extra that declares it
     "wrong token": (exceptions.AuthenticationError, "token_refused_pattern"),
 }
 _SOUGHT = {"upload": ["file_id_path"], "link": ["token_path", "download_url_path", "expires_path"]}
+_NO_RESPONSE = Response(0, {}, b"", 0, 0)
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
 _QUERY = re.compile(r"(/[^\s?]*\?)\S+")
 
@@ -41,8 +41,9 @@ class Answer:
         self.outcome = client.send(operation.request(settings), settings.timeout)
         self.result: Any = operation.interpret(self.outcome, settings)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
-        self.body = read_body(self.outcome) if isinstance(self.outcome, Response) else Body(problem="no response")
-        self.leaves = list(leaves_of(self.body.problem or self.body.data))
+        outcome = self.outcome
+        self.reading = read(outcome) if isinstance(outcome, Response) else Reading(_NO_RESPONSE, problem="no response")
+        self.leaves = list(leaves_of(self.reading.problem or self.reading.data))
 
     def secrets(self) -> Iterator[Secret]:
         """What must not be shown: also what is where a link's token and URL are, or has the name of a credential."""
@@ -62,7 +63,7 @@ class Answer:
         if wanted and not (self.error and isinstance(as_upload, exceptions.CloudStoreError)):
             yield "the service's error was read as a success; extra 'success_when' says what a success holds"
         if self.error and not (wanted and isinstance(self.error, wanted)):
-            is_declarable = wanted and not self.body.problem and not isinstance(self.error, exceptions.AuthenticationError)
+            is_declarable = wanted and not self.reading.problem and not isinstance(self.error, exceptions.AuthenticationError)
             todo = f"Extra '{extra}' must match what the service says" if is_declarable else self.error.what_to_do
             yield f"{self.name}: {type(self.error).__name__}. {todo}"
         if self.name == "link" and not (self.error or self.result.url_with_token):
@@ -76,11 +77,11 @@ class Answer:
         if isinstance(result, DownloadLink):
             return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
         read: dict[str, Any] = {}
-        if not self.body.problem:
-            read["message_path"] = words_of(self.body, self.settings.service)
+        if not self.reading.problem:
+            read["message_path"] = self.reading.words(self.settings.service)
             if self.name in _SOUGHT and isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError)):
                 paths = {extra: getattr(self.settings.service, extra) for extra in _SOUGHT[self.name]}
-                read |= {extra: None for extra, path in paths.items() if not any(path.values_in(self.body.data))}
+                read |= {extra: None for extra, path in paths.items() if not any(path.values_in(self.reading.data))}
         return read
 
     def step(self, known: tuple[Secret, ...]) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float
     with BlockingClient(settings, lambda _: settings) as client:
         missing = Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
         yield missing
-        if missing.body.problem or isinstance(missing.error, exceptions.AuthenticationError):
+        if missing.reading.problem or isinstance(missing.error, exceptions.AuthenticationError):
             return
         if wrong_token:
             wrong = replace(settings, access_token=Secret("not-a-token-" + "0" * 20))

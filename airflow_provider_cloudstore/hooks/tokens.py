@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.protocol.authorizing import Authorization, Authorize
+from airflow_provider_cloudstore.protocol.other_calls import Authorization, Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 

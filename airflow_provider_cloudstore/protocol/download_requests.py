@@ -11,30 +11,21 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from email.message import Message
-from email.utils import collapse_rfc2231_value
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.bodies import PAGE_TYPES, read_body
-from airflow_provider_cloudstore.protocol.failures import advice_on, error_of
 from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT, Reading
+from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.operations import MAX_MESSAGE_LENGTH, USER_AGENT
+from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, has_sign_of_error, is_rate_limit, read, retry_after
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.signals import (
-    has_sign_of_error,
-    is_rate_limit,
-    of_failure,
-    of_status,
-    retry_after,
-    words_of,
-)
 from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 
@@ -48,7 +39,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _NO_RESPONSE = Response(200, {}, b"", 0, 0)
-_ENDED_EARLY = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "the response ended early")
+_ENDED_EARLY = TransportFailure(meanings.IN_DOUBT, "the response ended early")
 _ON_NO_URL = (
     "Set extra 'download_url' of the connection to the URL with {token} in the token's place, such as "
     "https://files.example.com/download?download_token={token}."
@@ -69,13 +60,10 @@ def _own_name(head: Response) -> str | None:
     """The last part of the name in ``Content-Disposition`` (RFC 6266); None if there is none."""
     header = Message()
     header["Content-Disposition"] = head.headers.get("content-disposition", "")
-    parameters: list[tuple[str, Any]] = header.get_params([], "content-disposition")
-    value = {key.lower(): value for key, value in parameters}.get("filename", "")  # filename* comes last
-    text = collapse_rfc2231_value(value)
-    if text == value:
-        with suppress(UnicodeError):  # many hosts send UTF-8, and http.client reads Latin-1
-            text = text.encode("latin-1").decode()
-    name = _CONTROLS.sub("", re.split(r"[/\\]", text)[-1]).strip()
+    name = header.get_filename("")
+    with suppress(UnicodeError):  # many hosts send UTF-8, and http.client reads Latin-1
+        name = name.encode("latin-1").decode()
+    name = _CONTROLS.sub("", re.split(r"[/\\]", name)[-1]).strip()
     return None if name in ("", ".", "..") else name
 
 
@@ -180,20 +168,20 @@ class Download:
 
     def _rejected(self, head: Response) -> CloudStoreError:
         status = head.status
-        kind: type[CloudStoreError]
-        kind, reason, advice = exceptions.InvalidResponseError, "", _ON_NO_FILE
-        if status == 200:
-            reason = ": neither Content-Length nor chunks tell where the file ends; expected_sha256 makes that acceptable"
-        elif status in (206, 416):
+        if status in (206, 416):
             self._start_over(_NO_RESPONSE)
-            kind, reason, advice = exceptions.FileChangedError, ": the file changed, or its host sends other ranges", ""
-        elif status in _LINK_REJECTED:
-            kind, reason, advice = exceptions.LinkRejectedError, ": the download host rejected the link", _ON_REJECTED_LINK
-        elif status >= 400:
-            kind, advice = error_of(of_status(status), idempotent=True), ""
-            if is_rate_limit(head):
-                kind = exceptions.RateLimitError
-        return self._error(kind, f"HTTP {status}{reason}", head, advice)
+            reason = f"HTTP {status}: the file changed, or its host sends other ranges"
+            return self._error(exceptions.FileChangedError, reason, head)
+        if status in _LINK_REJECTED:
+            reason = f"HTTP {status}: the download host rejected the link"
+            return self._error(exceptions.LinkRejectedError, reason, head, _ON_REJECTED_LINK)
+        if status >= 400:
+            kind = exceptions.RateLimitError if is_rate_limit(head) else meanings.of_status(status).error
+            return self._error(kind, f"HTTP {status}", head)
+        reason = f"HTTP {status}"
+        if status == 200:
+            reason += ": neither Content-Length nor chunks tell where the file ends; expected_sha256 makes that acceptable"
+        return self._error(exceptions.InvalidResponseError, reason, head, _ON_NO_FILE)
 
     def accept_body(self, piece: bytes | TransportFailure) -> bytes:
         """Count and digest the next bytes of the body, and return them; none at its end.
@@ -213,9 +201,8 @@ class Download:
         return piece
 
     def _broken(self, failure: TransportFailure) -> CloudStoreError:
-        kind = error_of(of_failure(failure), idempotent=True)
         reason = f"{failure.reason} at byte {self.position:,}" if self.position else failure.reason
-        return self._error(kind, reason, advice="" if kind.sent else advice_on(failure, "the download host"))
+        return self._error(failure.meaning.error, f"download host: {reason}", advice=failure.meaning.advice)
 
     def result(self, path: str) -> DownloadedFile:
         """What was downloaded.
@@ -237,15 +224,14 @@ class Download:
         """The web page or the error that a host may have sent with HTTP 200; empty if this is the file."""
         if not self.position or "content-disposition" in self._whole.headers:
             return ""
-        whole = replace(self._whole, body=bytes(self._beginning))
-        body = read_body(whole)
+        reading = read(replace(self._whole, body=bytes(self._beginning)), self._secrets)
         endings = {PurePath(name.lower()).suffix for name in (path, self._path)}  # where a redirect leads to says nothing
-        is_error = self.position < _ERROR_BYTES and not body.problem and has_sign_of_error(body, has_result=False)
+        is_error = self.position < _ERROR_BYTES and not reading.problem and has_sign_of_error(reading, has_result=False)
         if is_error and ".json" not in endings:
-            words = Reading(whole, body, self._secrets).safe(words_of(body, self.settings.service) or body.keys)
+            words = reading.safe(reading.words(self.settings.service) or reading.keys)
             return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
-        is_page = whole.headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
-            isinstance(body.data, str) and _WEB_PAGE.match(body.data)
+        is_page = self._whole.headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
+            isinstance(reading.data, str) and _WEB_PAGE.match(reading.data)
         )
         return "a web page in place of the file" if is_page and not endings & {".html", ".htm"} else ""
 

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, quote, urljoin, urlsplit, urlunsplit
 import pendulum
 from pendulum import UTC, DateTime
 
-from airflow_provider_cloudstore.protocol.bodies import Body
 from airflow_provider_cloudstore.protocol.guards import is_nothing
+from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.results import DownloadLink
@@ -38,37 +38,34 @@ def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
     return tuple({Secret(link.token), *url_secrets(link.url_with_token or "")})
 
 
-def find_file_id(body: Body, service: Service, secrets: tuple[Secret, ...]) -> str | None:
+def find_file_id(reading: Reading, service: Service, secrets: tuple[Secret, ...]) -> str | None:
     """The id of an uploaded file, or None if the response does not contain it, or repeats one of ``secrets`` in its place."""
-    return next(_texts(service.file_id_path.values_in(body.data), secrets), None)
+    return next(_texts(service.file_id_path.values_in(reading.data), secrets), None)
 
 
-def find_link(
-    file_id: str, body: Body, service: Service, secrets: tuple[Secret, ...], *, received: float, base_url: str
-) -> DownloadLink | None:
+def find_link(file_id: str, reading: Reading, service: Service, base_url: str) -> DownloadLink | None:
     """The download link in a response, or None if it contains no token.
 
-    A token that is nowhere else is taken from the query of the URL. A value that repeats one of ``secrets`` is neither.
+    A token that is nowhere else is taken from the query of the URL. A value that repeats a secret of the call is neither.
 
-    :param received: when the response arrived (Unix time).
     :param base_url: what a URL without a host is relative to.
     """
-    created_at = moment(received)
-    candidates = service.token_path.values_in(body.data)
-    if isinstance(body.data, str):
-        candidates = iter([body.data] if len(body.data) >= _MIN_BARE_TOKEN else [])
-    found = _texts(service.download_url_path.values_in(body.data), secrets)
+    data, secrets, created_at = reading.data, reading.secrets, moment(reading.response.received)
+    candidates = service.token_path.values_in(data)
+    if isinstance(data, str):
+        candidates = iter([data] if len(data) >= _MIN_BARE_TOKEN else [])
+    found = _texts(service.download_url_path.values_in(data), secrets)
     urls = [absolute_url(text, base_url) for text in found if re.search("[/?]", text)]
     tokens = (text for text in _texts(candidates, secrets) if not re.search(r"\s", text) or _URL.match(text))
     token = next(tokens, None) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
-    url = next(
-        (one for one in (*([absolute_url(token, base_url)] if _URL.match(token) else ()), *urls) if _URL.fullmatch(one)), None
-    )
+    if _URL.match(token):
+        urls.insert(0, absolute_url(token, base_url))
+    url = next(filter(_URL.fullmatch, urls), None)
     if url is None and service.download_url:
         url = service.download_url.replace("{token}", quote(token, safe=""))
-    expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(body.data))
+    expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(data))
     return DownloadLink(file_id, token, url, created_at, next(filter(None, expiries), None))
 
 

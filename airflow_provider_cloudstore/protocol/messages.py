@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+
+from airflow_provider_cloudstore.protocol.meanings import PROXY_FAILED, PROXY_REFUSED, Meaning
 
 MAX_BODY_BYTES = 1024 * 1024
 """A longer body is cut off and rejected: no response of this API needs more."""
@@ -48,22 +49,20 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return headers
 
 
-class FailureKind(Enum):
-    """How a request ended without a complete response; only the last one may have been sent."""
-
-    UNREACHABLE = "host name not found, connection refused, or timed out"
-    TLS = "TLS failed"
-    PROXY = "the proxy is unreachable, or opens no tunnel"
-    PROXY_REFUSED = "the proxy refused the credentials"
-    OUTCOME_UNKNOWN = "outcome unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class TransportFailure:
     """A request without a complete response.
 
+    :param meaning: whether it may have been sent (``IN_DOUBT``), or why it was not.
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library: it may hold secrets.
     """
 
-    kind: FailureKind
+    meaning: Meaning
     reason: str
+
+
+def connect_refused(status: int) -> TransportFailure:
+    """What a proxy's refusal to open a tunnel means (RFC 9110 section 9.3.6): nothing was sent to the service."""
+    if status == 407:
+        return TransportFailure(PROXY_REFUSED, "the proxy refused the credentials")
+    return TransportFailure(PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")

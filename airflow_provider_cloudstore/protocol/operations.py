@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import failures, finding, signals
+from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.bodies import Body, read_body
+from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.parameters import FILE_ID, FOLDER_ID, SOURCE_URL, Parameter, other_parameters
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
-from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
+from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read, retry_after
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact
+from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.signals import Signal
-from airflow_provider_cloudstore.protocol.storable import storable
-from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, Json, RemoteUpload
+from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
 T = TypeVar("T")
 
@@ -33,36 +31,12 @@ _RIVALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What an operation makes its result of.
-
-    :param secrets: what no message and no stored value may contain.
-    :param existed: whether the subject existed; None if unknown.
-    """
-
-    response: Response
-    body: Body
-    secrets: tuple[Secret, ...]
-    existed: bool | None = True
-
-    def safe(self, text: str) -> str:
-        """``text`` without secrets."""
-        return redact_parameters(redact(text, self.secrets))
-
-    def stored(self, kept: str = "") -> Json:
-        """The content as an XCom may hold it, without secrets that the service repeats, but ``kept`` as it is: the file's id."""
-        return storable(self.body.data, lambda text: text if text == kept else self.safe(text))
-
-
-class Operation(ABC, Generic[T]):
+class Operation(Generic[T]):
     """One operation; an instance has arguments that its guards have passed, and decides without I/O what each attempt means.
 
     A client's loop is ``request() -> send -> interpret()``, repeated as ``pause_before_retry`` says.
 
     :param arguments: a value for each parameter; the first is the subject.
-    :param retry_unknown_outcome: whether an operation that must not be repeated is, if its outcome is unknown.
-    :param ignore_missing: whether it is a success that the subject does not exist, where that can be one.
     :raises InvalidInputError: if a guard rejects an argument.
     """
 
@@ -79,8 +53,10 @@ class Operation(ABC, Generic[T]):
     """Whether repeating it has no further effect."""
     has_subject: bool
     """Whether its subject must exist in the service; an upload's is created."""
-    missing_is_success: ClassVar[bool] = False
-    """Whether it is done if its subject does not exist, and the caller says so or an earlier attempt may have done it."""
+    needs_result = False
+    """Whether a success must hold what :meth:`find` looks for."""
+    resends_in_doubt = False
+    """Whether the caller allows repeating it, although it is not idempotent, when its outcome is unknown."""
     advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error, where the hint of its class does not fit."""
 
@@ -89,10 +65,7 @@ class Operation(ABC, Generic[T]):
         """Its method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
-    def __init__(
-        self, settings: Settings, *arguments: Any, retry_unknown_outcome: bool = False, ignore_missing: bool = False
-    ) -> None:
-        self._opted_in, self._ignore_missing = retry_unknown_outcome, ignore_missing
+    def __init__(self, settings: Settings, *arguments: Any) -> None:
         try:
             self.arguments = {
                 one.name: one.validate(value, settings) for one, value in zip(self.parameters, arguments, strict=True)
@@ -108,8 +81,8 @@ class Operation(ABC, Generic[T]):
         return self.arguments[self.parameters[0].name]
 
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
-        """The subject for messages."""
-        return redact(self.parameters[0].redact(self.subject), secrets)
+        """The subject for messages; empty without parameters."""
+        return redact(self.parameters[0].redact(self.subject), secrets) if self.parameters else ""
 
     def request(self, settings: Settings) -> Request:
         """The HTTP request, with the token and the parameters that the service declares."""
@@ -137,96 +110,82 @@ class Operation(ABC, Generic[T]):
         :param attempts: those so far; by default it was the only one.
         """
         attempts = attempts or Attempts(settings.max_attempts, count=1)
-        refused = (attempts.refused_token,) if attempts.refused_token else ()
-        secrets = (*settings.secrets, *refused, *self.secrets)
         if isinstance(outcome, TransportFailure):
-            return self._unanswered(outcome, settings, attempts, secrets)
-        reading = Reading(outcome, read_body(outcome), secrets)
+            return self._error(outcome.meaning, outcome.reason, settings, attempts)
+        reading = read(outcome, self._secrets_of_call(settings, attempts))
         found = self.find(reading, settings)
-        signal = signals.of_response(self, outcome, reading.body, settings.service, has_result=found is not None)
-        if signal is Signal.SUCCESS:
+        meaning = meaning_of(reading, self, settings.service, has_result=found is not None)
+        if meaning is None:
             return self.result(found, reading)
-        may_be_missing = self.missing_is_success and (self._ignore_missing or attempts.in_doubt)
-        if signal is Signal.MISSING and may_be_missing and isinstance(reading.body.data, dict):
-            return self.result(found, replace(reading, existed=None if attempts.in_doubt else False))
-        return self._response_error(signal, reading, settings, attempts)
+        done = None
+        if meaning is meanings.MISSING and isinstance(reading.data, dict):
+            done = self.result_of_missing(reading, in_doubt=attempts.in_doubt)
+        return done or self._response_error(meaning, reading, settings, attempts)
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """What the operation asked for, or None; beside it, an ``error`` is a warning."""
         return None
 
-    def needs_result(self, service: Service) -> bool:
-        """Whether a success must hold what :meth:`find` looks for."""
-        return False
-
-    @abstractmethod
     def result(self, found: Any, reading: Reading) -> T:
-        """The result of a successful response; ``found`` is what :meth:`find` returned."""
+        """The result of a successful response: what :meth:`find` found."""
+        result: T = found
+        return result
 
-    def _unanswered(
-        self, failure: TransportFailure, settings: Settings, attempts: Attempts, secrets: tuple[Secret, ...]
-    ) -> CloudStoreError:
-        signal, reason = signals.of_failure(failure), failure.reason
-        advice = "" if signal is Signal.IN_DOUBT else failures.advice_on(failure, "the connection's host")
-        if signal is Signal.UNREACHABLE:
-            reason = f"{reason}, at {settings.route}"
-        return self._error(signal, reason, settings, attempts, secrets, advice=advice)
+    def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> T | None:
+        """The result where the service says that the subject does not exist; None if that is an error.
 
-    def _response_error(self, signal: Signal, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
-        body, status = reading.body, reading.response.status
-        link = finding.find_link("", body, settings.service, (), received=0, base_url=settings.base_url)
-        if link and isinstance(body.data, dict):  # the message may repeat the download token
+        :param in_doubt: whether an earlier attempt may have had an effect.
+        """
+        return None
+
+    def _response_error(self, meaning: Meaning, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
+        service = settings.service
+        link = finding.find_link("", replace(reading, secrets=()), service, settings.base_url)
+        if link and isinstance(reading.data, dict):  # the message may repeat the download token
             reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
-        # Checked before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = reading.safe(signals.words_of(body, settings.service))[:MAX_MESSAGE_LENGTH]
-        if signal is Signal.NO_RESULT and " " not in message:  # a word may be a token that nobody has declared
+        # Redacted before it is cut: the rest of a secret that is cut in two would not be recognized.
+        message = reading.safe(reading.words(service))[:MAX_MESSAGE_LENGTH]
+        if meaning is meanings.NO_TOKEN and " " not in message:  # a word may be a token that nobody has declared
             message = ""
-        shows_keys = not body.problem and body.data is not None and (not message or signal is Signal.NO_RESULT)
-        reason, is_2xx = f"HTTP {status}", 200 <= status < 300
-        if is_2xx and body.problem:
-            reason += f" with {body.problem}"
-        elif is_2xx and (stated := signals.stated_status(body)):
-            reason += f" that states {stated}"
-        detail = "; ".join(filter(None, (message, reading.safe(body.keys) if shows_keys else "")))
-        pause = signals.retry_after(reading.response)
-        return self._error(
-            signal, reason, settings, attempts, reading.secrets, status=status, detail=detail, message=message, pause=pause
-        )
+        shows_keys = not reading.problem and reading.data is not None and (not message or meaning is meanings.NO_TOKEN)
+        seen = f"HTTP {reading.response.status}"
+        if reading.is_2xx and reading.problem:
+            seen += f" with {reading.problem}"
+        elif reading.is_2xx and (stated := reading.stated_status):
+            seen += f" that states {stated}"
+        details = "; ".join(filter(None, (message, reading.safe(reading.keys) if shows_keys else "")))
+        error = self._error(meaning, seen, settings, attempts, details)
+        return replace(error, status=reading.response.status, message=message, retry_after=retry_after(reading.response))
 
-    def _error(
-        self,
-        signal: Signal,
-        reason: str,
-        settings: Settings,
-        attempts: Attempts,
-        secrets: tuple[Secret, ...],
-        *,
-        status: int | None = None,
-        detail: str = "",
-        message: str = "",
-        pause: float | None = None,
-        advice: str = "",
-    ) -> CloudStoreError:
-        meaning = failures.MEANINGS[signal]
-        kind = failures.error_of(signal, idempotent=self.idempotent, opted_in=self._opted_in, in_doubt=attempts.in_doubt)
-        reason, is_meant = meaning.says.format(reason), kind in (meaning.error, meaning.once)
-        wait = meaning.wait if is_meant else None
-        if signal is Signal.TOKEN_REFUSED and settings.keys:
+    def _error(self, meaning: Meaning, seen: str, settings: Settings, attempts: Attempts, details: str = "") -> CloudStoreError:
+        """The error of an attempt.
+
+        :param seen: what was seen, such as ``HTTP 404``.
+        :param details: what the service said, without secrets.
+        """
+        kind = meaning.error_for(idempotent=self.idempotent, resend_in_doubt=self.resends_in_doubt, in_doubt=attempts.in_doubt)
+        is_meant = kind in (meaning.error, meaning.once)  # else it is what an earlier attempt makes of it
+        advice, wait = (meaning.advice, meaning.wait) if is_meant else ("", None)
+        if meaning is meanings.TOKEN_REFUSED and settings.keys:
             advice, wait = _RIVALS, "tolerates"
+        reason = meaning.says.format(seen)
         if meaning.names_address:
             named = f"connection '{settings.conn_id}' " if settings.conn_id else ""
             reason += f" ({named}at {settings.route})"
+        secrets = self._secrets_of_call(settings, attempts)
         return kind(
-            redact(f"{reason}: {detail}" if detail else reason, secrets),
+            redact(f"{reason}: {details}" if details else reason, secrets),
             operation=self.name,
             subject=self.redacted(secrets),
-            status=status,
             attempts=attempts.count,
-            retry_after=pause,
-            message=message,
-            advice=((advice or meaning.advice) if is_meant else "") or self.advice.get(kind, ""),
+            advice=advice or self.advice.get(kind, ""),
             wait=wait,
         )
+
+    def _secrets_of_call(self, settings: Settings, attempts: Attempts) -> tuple[Secret, ...]:
+        """What no message of the call may contain, the token that was replaced included."""
+        refused = (attempts.refused_token,) if attempts.refused_token else ()
+        return (*settings.secrets, *refused, *self.secrets)
 
 
 def _encode(value: str) -> str:
@@ -235,13 +194,15 @@ def _encode(value: str) -> str:
 
 
 class DeleteFolder(Operation[FolderDeletion]):
-    """Permanently delete a folder and everything in it (``POST /folder/delete``)."""
+    """Permanently delete a folder and everything in it (``POST /folder/delete``).
+
+    :param ignore_missing: whether it is a success that the folder does not exist.
+    """
 
     key, name = "delete", "delete folder"
     method, path = "POST", "/folder/delete"
     parameters = (FOLDER_ID,)
-    idempotent = True
-    has_subject = missing_is_success = True
+    idempotent = has_subject = True
     advice: ClassVar = {
         exceptions.ServiceError: (
             f"{exceptions.ServiceError.hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
@@ -249,13 +210,30 @@ class DeleteFolder(Operation[FolderDeletion]):
         exceptions.NotFoundError: f"{exceptions.NotFoundError.hint} If a missing folder is fine, set ignore_missing=True.",
     }
 
+    def __init__(self, settings: Settings, folder_id: Any, *, ignore_missing: bool = False) -> None:
+        super().__init__(settings, folder_id)
+        self._ignore_missing = ignore_missing
+
     def result(self, found: None, reading: Reading) -> FolderDeletion:
         """The deletion, with the service's response."""
-        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.stored(), reading.existed)
+        return self._deletion(reading, existed=True)
+
+    def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> FolderDeletion | None:
+        """A deletion, if the caller takes it as one, or if an earlier attempt may have deleted the folder."""
+        if not (self._ignore_missing or in_doubt):
+            return None
+        return self._deletion(reading, existed=None if in_doubt else False)
+
+    def _deletion(self, reading: Reading, *, existed: bool | None) -> FolderDeletion:
+        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.stored(), existed)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
-    """Queue an upload that the service fetches itself (``POST /file/url_upload_add``)."""
+    """Queue an upload that the service fetches itself (``POST /file/url_upload_add``).
+
+    :param parameters: what else the service takes for an upload.
+    :param retry_unknown_outcome: whether it is repeated if its outcome is unknown.
+    """
 
     key, name = "upload", "remote upload"
     method, path = "POST", "/file/url_upload_add"
@@ -274,20 +252,15 @@ class UploadFromUrl(Operation[RemoteUpload]):
         parameters: Mapping[str, Any] | None = None,
         *,
         retry_unknown_outcome: bool = False,
-        ignore_missing: bool = False,
     ) -> None:
-        others = other_parameters(parameters or {}, self.name, known=("url",))
-        self.parameters = (SOURCE_URL, *others)
-        values = () if parameters is None else parameters.values()
-        super().__init__(settings, url, *values, retry_unknown_outcome=retry_unknown_outcome)
+        self.needs_result = settings.service.needs_file_id
+        self.resends_in_doubt = retry_unknown_outcome
+        self.parameters = (SOURCE_URL, *other_parameters(parameters or {}, self.name, known=("url",)))
+        super().__init__(settings, url, *(parameters or {}).values())
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """The file's id, checked against the access token alone: a source URL may well name the file."""
-        return finding.find_file_id(reading.body, settings.service, (settings.access_token,))
-
-    def needs_result(self, service: Service) -> bool:
-        """Whether the connection says where the id is."""
-        return service.needs_file_id
+        return finding.find_file_id(reading, settings.service, (settings.access_token,))
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """The queued upload, with the service's response."""
@@ -301,7 +274,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     key, name = "link", "download link"
     method, path = "GET", "/file/download"
     parameters = (FILE_ID,)
-    idempotent = has_subject = True
+    idempotent = has_subject = needs_result = True
     advice: ClassVar = {
         exceptions.InvalidResponseError: (
             f"{exceptions.InvalidResponseError.hint} "
@@ -318,18 +291,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
-        received, base_url = reading.response.received, settings.base_url
-        return finding.find_link(
-            self.subject, reading.body, settings.service, reading.secrets, received=received, base_url=base_url
-        )
-
-    def needs_result(self, service: Service) -> bool:
-        """True: without a token there is no link."""
-        return True
-
-    def result(self, found: DownloadLink, reading: Reading) -> DownloadLink:
-        """The link."""
-        return found
+        return finding.find_link(self.subject, reading, settings.service, settings.base_url)
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

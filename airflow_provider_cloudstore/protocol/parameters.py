@@ -48,19 +48,18 @@ def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) ->
 
 
 def _other(name: str) -> Parameter:
+    def validate(value: Any, _: Settings) -> str:
+        text = guards.text_of(value)
+        if text is None:
+            reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
+            raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
+        if not _is_text(text):
+            raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
+        return text
+
     if is_credential_parameter(name):
-        return Parameter(name, lambda value, _: _text(value, name), lambda _: MASK, _credential)
-    return Parameter(name, lambda value, _: _text(value, name), _shown, _secrets_in)
-
-
-def _text(value: Any, name: str) -> str:
-    text = guards.text_of(value)
-    if text is None:
-        reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
-        raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-    if not _is_text(text):
-        raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
-    return text
+        return Parameter(name, validate, lambda _: MASK, lambda value: () if is_word(value) else (Secret(value),))
+    return Parameter(name, validate, _shown, lambda value: url_secrets(value) if "://" in value else ())
 
 
 def _is_text(value: Any) -> bool:
@@ -69,11 +68,3 @@ def _is_text(value: Any) -> bool:
 
 def _shown(value: str) -> str:
     return redact_url(value) if "://" in value else value
-
-
-def _credential(value: str) -> tuple[Secret, ...]:
-    return () if is_word(value) else (Secret(value),)
-
-
-def _secrets_in(value: str) -> tuple[Secret, ...]:
-    return url_secrets(value) if "://" in value else ()

@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, quote, unquote, urlunsplit
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.extras import Extras, extras_of
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem, is_nothing
+from airflow_provider_cloudstore.protocol.meanings import PROXY_ADVICE
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.services import EXTRAS, KEY_NAMES, SERVICES, TOKEN_PLACES, Service
@@ -23,9 +24,6 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 CONN_TYPE = "cloudstore"
 
-PROXY_ADVICE = (
-    "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
-)
 _GUARD = "protected_folder_ids"
 _ROOT: frozenset[str] = EXTRAS[_GUARD].default
 _HOST_ADVICE = (

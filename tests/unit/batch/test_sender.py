@@ -15,7 +15,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.sender import FAILURES_TO_PROBE, BatchEnded, Throttle
-from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
+from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol.messages import TransportFailure
 from tests.unit.batch.folders import MemoryFolder
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, in_virtual_time, now, response, settle
 from tests.unit.batch.whole_batch import Batch, counts, urls
@@ -137,7 +138,7 @@ REFUSED_IN_WORDS = response(200, body=b'{"status": "error", "message": "access_t
     [
         (401, exceptions.BatchInterruptedError, "token"),
         (REFUSED_IN_WORDS, exceptions.BatchInterruptedError, "token"),
-        (TransportFailure(FailureKind.PROXY_REFUSED, "the proxy refused the credentials"), exceptions.ConfigurationError, ""),
+        (TransportFailure(meanings.PROXY_REFUSED, "the proxy refused the credentials"), exceptions.ConfigurationError, ""),
     ],
 )
 def test_a_connection_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent(

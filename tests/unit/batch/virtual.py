@@ -11,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -82,8 +83,8 @@ async def settle() -> None:
 
 Answer = int | Response | TransportFailure
 """An HTTP status, or what else a request ends with."""
-UNREACHABLE = TransportFailure(FailureKind.UNREACHABLE, "connection refused")
-LOST = TransportFailure(FailureKind.OUTCOME_UNKNOWN, "connection lost")
+UNREACHABLE = TransportFailure(meanings.UNREACHABLE, "connection refused")
+LOST = TransportFailure(meanings.IN_DOUBT, "connection lost")
 
 
 def response(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Response:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import certifi
 import pytest
 import trustme
 
-from airflow_provider_cloudstore.clients.route import environment_proxy, tls_context
+from airflow_provider_cloudstore.clients.route import ca_bundle, environment_proxy
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import settings
@@ -65,14 +66,25 @@ def test_a_proxy_that_is_not_supported_is_refused_without_its_password_and_with_
     assert "hunter2" not in str(failed.value)
 
 
-def test_the_same_certificates_are_trusted_as_with_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bundle = tmp_path / "ca.pem"
-    trustme.CA().cert_pem.write_to_path(bundle)
-    assert tls_context(settings()).cert_store_stats()["x509_ca"] > 50
-    assert tls_context(settings(verify=str(bundle))).cert_store_stats()["x509_ca"] == 1
+def test_the_bundle_is_the_connections_else_the_environments_else_certifis(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own, of_environment = str(tmp_path / "own.pem"), str(tmp_path / "environment.pem")
+    for bundle in (own, of_environment):
+        trustme.CA().cert_pem.write_to_path(bundle)
+    assert ca_bundle(settings()) == certifi.where()
     for name in ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
-        monkeypatch.setenv(name, str(bundle))
-        assert tls_context(settings()).cert_store_stats()["x509_ca"] == 1
+        monkeypatch.setenv(name, of_environment)
+        assert ca_bundle(settings()) == of_environment
+        assert ca_bundle(settings(verify=own)) == own
+        assert ca_bundle(settings(verify=False)) is False
         monkeypatch.delenv(name)
-    assert tls_context(settings(verify=str(tmp_path))).verify_mode.name == "CERT_REQUIRED"
-    assert tls_context(settings(verify=False)).verify_mode.name == "CERT_NONE"
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_bundle_that_cannot_be_used_is_an_error_that_says_what_to_set(tmp_path: Path, content: str | None) -> None:
+    bundle = tmp_path / "ca.pem"
+    if content:
+        bundle.write_text(content)
+    with pytest.raises(ConfigurationError, match=r"(?s)ca\.pem cannot be read.*Extra 'verify' names it"):
+        ca_bundle(settings(verify=str(bundle)))

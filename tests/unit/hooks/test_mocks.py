@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -41,9 +42,10 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudStoreHook]:
 
 
 def work(hook: CloudStoreHook, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the mocked service with each method of the hook."""
+    """Use the mocked service with each method of the hook, after each of which idle connections are closed."""
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(time, "monotonic", itertools.count(time.monotonic(), 2).__next__)
     assert hook.upload_from_url("https://source.example.com/f?sig=hunter2").file_id == "f9"
     assert slept == [7]
     assert hook.download("f1", folder / "f").bytes == 7

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.signals import retry_after
+from airflow_provider_cloudstore.protocol.reading import retry_after
 from tests import support
 from tests.support import CALLS
 
@@ -30,6 +31,8 @@ PLANTED = [TOKEN, quote(TOKEN), quote(TOKEN, safe=""), quote_plus(SIGNATURE), SI
 MOMENT = st.one_of(
     st.integers(), st.floats(), st.text(max_size=30), st.datetimes().map(str), st.sampled_from(["now", "P1D", 1e308, 10**30])
 )
+
+FAILURES = [meanings.UNREACHABLE, meanings.PROXY_REFUSED, meanings.IN_DOUBT]
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(), st.text(max_size=40),
@@ -87,7 +90,10 @@ responses = st.builds(
     st.sampled_from([0] * 9 + [MAX_BODY_BYTES + 1]),
 )
 outcomes = st.one_of(
-    responses, responses, responses, st.builds(TransportFailure, st.sampled_from(FailureKind), st.text(max_size=50))
+    responses,
+    responses,
+    responses,
+    st.builds(TransportFailure, st.sampled_from(FAILURES), st.text(max_size=50)),
 )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.messages import FailureKind, TransportFailure
+from airflow_provider_cloudstore.protocol.messages import TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from tests.support import RECEIVED, TOKEN, connected, response, result_of, settings
 
@@ -16,7 +17,7 @@ SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
 
 def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> None:
-    refused: Any = TransportFailure(FailureKind.UNREACHABLE, "no connection to the service: connection refused")
+    refused: Any = TransportFailure(meanings.UNREACHABLE, "no connection to the service: connection refused")
     lines, pauses = list[str](), list[float | None]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
         error: Any = DeleteFolder(settings(), "d1").interpret(outcome, settings())
@@ -24,7 +25,7 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> Non
     assert pauses[1] == 7
     assert lines == [
         "delete folder 'd1': attempt 1 of 4 failed "
-        "(no connection to the service: connection refused, at https://files.example.com); "
+        "(no connection to the service: connection refused (at https://files.example.com)); "
         f"retrying in {pauses[0]:.1f} s",
         "delete folder 'd1': attempt 2 of 4 failed (HTTP 429); retrying in 7.0 s",
     ]

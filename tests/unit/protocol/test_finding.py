@@ -5,9 +5,9 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol.bodies import read_body
 from airflow_provider_cloudstore.protocol.finding import find_link, secrets_of
 from airflow_provider_cloudstore.protocol.paths import Paths
+from airflow_provider_cloudstore.protocol.reading import read
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.results import FolderDeletion
@@ -18,10 +18,7 @@ TOKEN = Secret("s3cret/access+token")
 
 def link(body: Any, token_path: str = "", secrets: tuple[Secret, ...] = ()) -> Any:
     service = Service(token_path=Paths.parse(token_path)) if token_path else Service()
-    received = RECEIVED.timestamp()
-    return find_link(
-        "f1", read_body(response(200, body)), service, secrets, received=received, base_url="https://files.example.com/p"
-    )
+    return find_link("f1", read(response(200, body), secrets), service, "https://files.example.com/p")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def respond_once(server: RawServer, connection: socket.socket) -> None:
 
 def proxy_of(server: RawServer) -> Secret:
     """The server as a proxy with credentials."""
-    return Secret(f"http://us%40er:p%2Fw%20d%C3%A9@127.0.0.1:{server.port}")
+    return Secret(f"http://us%40er:p%2Fw%20d@127.0.0.1:{server.port}")
 
 
 @pytest.fixture

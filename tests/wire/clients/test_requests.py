@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +13,11 @@ import pytest
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from tests.raw_server import OK, Authority, RawServer, stay_open
 from tests.support import TOKEN, settings
-from tests.wire.clients.conftest import HOST, LINK_TOKEN, WAYS, Send, Serve, Way, proxy_of, send_once
+from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way, proxy_of, send_once
 
 GET_LINK = f"/prefix/cloud/api/v2/file/download?access_token={TOKEN}&file_id=f%201"
 FORM = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/x-www-form-urlencoded"}
-AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode("us@er:p/w dé".encode())
+AUTHORIZATION = b"Proxy-Authorization: Basic " + base64.b64encode(b"us@er:p/w d")
 
 
 @pytest.mark.parametrize(
@@ -96,18 +94,3 @@ def test_nothing_but_the_connections_bundle_is_trusted(
     url = f"https://localhost:{serve(handler=partial(another.respond, name='localhost')).port}"
     assert send(settings(url, verify=another.bundle)) == "{}"
     assert send(settings(url, verify=authority.bundle)).sent is False
-
-
-@pytest.mark.parametrize("name", ["blocking", "download"])
-def test_a_forked_process_opens_a_connection_of_its_own_and_a_thread_shares_it(serve: Serve, name: str) -> None:
-    server = serve(OK, then=stay_open)
-    with WAYS[name](settings(server.url)) as send:
-        assert send() == "{}"
-        child = os.fork()
-        if not child:
-            os._exit(0 if send() == "{}" else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        with ThreadPoolExecutor(1) as thread:
-            assert thread.submit(send).result() == "{}"
-        assert send() == "{}"
-    assert (len(server.requests), server.connections) == (4, 2)

@@ -33,11 +33,6 @@ def test_a_response_in_gzip_is_read(call_way: Way, serve: Serve) -> None:
     assert send_once(call_way, settings(serve(GZIP + b"Content-Length: %d\r\n\r\n" % len(body) + body).url)) == "{}"
 
 
-def test_a_header_that_is_long_is_read(call_way: Way, serve: Serve) -> None:
-    long = HEAD + b"Content-Security-Policy: %s\r\nContent-Length: 2\r\n\r\n{}" % (b"x" * 60_000)
-    assert send_once(call_way, settings(serve(long).url)) == "{}"
-
-
 @pytest.mark.parametrize("response", UNCLEAR.values(), ids=UNCLEAR)
 def test_an_unclear_response_is_an_unknown_outcome_or_no_download(send: Send, serve: Serve, response: bytes) -> None:
     server = serve(response)
@@ -46,17 +41,9 @@ def test_an_unclear_response_is_an_unknown_outcome_or_no_download(send: Send, se
     assert (outcome.sent, len(server.requests)) == (True, 1)
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        b"HTTP/1.1 102 Processing\r\n\r\n" + OK,
-        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-        UNCLEAR["a chunk without a size"],
-    ],
-    ids=["interim", "two-codings", "chunk"],
-)
+@pytest.mark.parametrize("first", [b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK, UNCLEAR["a chunk without a size"]])
 @pytest.mark.parametrize("client", ["blocking", "download"])
-def test_a_connection_with_an_unclear_response_is_not_used_again(serve: Serve, client: str, first: bytes) -> None:
+def test_a_connection_with_an_interim_or_unclear_response_is_not_used_again(serve: Serve, client: str, first: bytes) -> None:
     server = serve(first, HEAD + b"Content-Length: 1\r\n\r\n7", then=stay_open)
     with WAYS[client](settings(server.url, max_attempts=1)) as send:
         assert isinstance(send(), exceptions.CloudStoreError)
@@ -71,7 +58,7 @@ def test_no_log_shows_a_token_a_query_or_a_header_that_repeats_one(
 ) -> None:
     server = serve(HEAD + b"Content-Length: 2\r\n" + header + b"\r\n\r\n{}")
     outcome = send(settings(server.url), kind, subject)
-    assert logged.records
+    assert server.requests
     assert not any(secret in logged.text + str(outcome) for secret in SECRETS)
 
 

@@ -1,10 +1,11 @@
-"""Whether a request was sent: its connection says so. What may have arrived is counted by the server, and is never resent."""
+"""Whether a request was sent. What may have arrived is counted by the server, and is never resent."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset, stay_open
+from tests.raw_server import HEAD, OK, Authority, Handler, RawServer, close, reset, slowly, stay_open
 from tests.support import TOKEN, settings
 from tests.wire.clients.conftest import HOST, LINK_TOKEN, Send, Serve, Way, blocking, proxy_of, respond_once
 
@@ -73,6 +74,15 @@ def test_an_upload_never_goes_over_a_connection_that_was_idle_for_a_second(serve
     assert (len(server.requests), server.connections) == (3, 3)
 
 
+def test_closing_idle_connections_breaks_no_upload_of_another_thread(serve: Serve) -> None:
+    server = serve(slowly(1.2, OK[:-1], OK[-1:]), OK, then=stay_open)
+    with blocking(settings(server.url)) as send, ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(send, *UPLOAD)
+        time.sleep(1.1)
+        assert (send(*UPLOAD), slow.result()) == ("{}", "{}")
+    assert len(server.requests) == 2
+
+
 def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: Serve) -> None:
     server = serve(b"")
     own = settings(server.url)
@@ -85,13 +95,13 @@ def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: S
     assert len(server.requests) == 1
 
 
-def through(serve: Serve, *response: bytes, handler: Handler | None = None) -> Settings:
+def through(serve: Serve, *response: bytes, **more: Any) -> Settings:
     """A connection to https through a proxy that responds so to CONNECT."""
-    return settings(f"https://{HOST}", timeout=0.5, proxy=proxy_of(serve(*response, handler=handler)))
+    return settings(f"https://{HOST}", timeout=0.5, proxy=proxy_of(serve(*response, **more)))
 
 
 def https(serve: Serve, handler: Handler, **more: Any) -> Settings:
-    return settings(serve(handler=handler).url.replace("http:", "https:"), **more)
+    return settings(serve(handler=handler).url.replace("http:", "https:"), timeout=0.5, **more)
 
 
 def go_silent(_: RawServer, connection: socket.socket) -> None:
@@ -99,26 +109,29 @@ def go_silent(_: RawServer, connection: socket.socket) -> None:
         pass
 
 
-# What may keep a request from being sent, beyond what is in the failure table.
-SITUATIONS: dict[str, Callable[[Serve, Authority], Settings]] = {
+# What keeps a request from being sent, beyond what is in the failure table.
+NEVER_SENT: dict[str, Callable[[Serve, Authority], Settings]] = {
     "untrusted": lambda serve, ca: https(serve, ca.respond),
     "another host": lambda serve, ca: https(serve, ca.respond, verify=ca.bundle),
-    "silent TLS": lambda serve, _: https(serve, go_silent, timeout=0.5),
     "proxy refused": lambda *_: settings("http://h", proxy=Secret("http://us%40er:p%2Fw@127.0.0.1:9")),
     "proxy: 403": lambda serve, _: through(serve, b"HTTP/1.1 403 us@er p/w\r\n\r\n"),
+}
+# What may come of a request that was sent, too: the library's exception does not tell.
+IN_DOUBT: dict[str, Callable[[Serve, Authority], Settings]] = {
+    "silent TLS": lambda serve, _: https(serve, go_silent),
     "proxy: garbage": lambda serve, _: through(serve, b"garbage us@er p/w\r\n\r\n"),
     "proxy: silent": lambda serve, _: through(serve, handler=go_silent),
     "proxy: no TLS inside": lambda serve, _: through(serve, b"HTTP/1.1 200 Established\r\n\r\n"),
+    "a status like a refused tunnel": lambda serve, _: settings(serve(b"Tunnel connection failed: 503\r\n\r\n").url),
 }
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_without_a_connection_nothing_was_sent_and_no_credential_is_shown(
+@pytest.mark.parametrize("situation", [*NEVER_SENT, *IN_DOUBT])
+def test_a_failure_to_connect_is_never_sent_if_that_is_clear_and_shows_no_credential(
     send: Send, serve: Serve, authority: Authority, situation: str, logged: pytest.LogCaptureFixture
 ) -> None:
-    error = send(SITUATIONS[situation](serve, authority))
-    assert isinstance(error, exceptions.ServiceUnreachableError)
-    assert not error.sent
+    error = send((NEVER_SENT | IN_DOUBT)[situation](serve, authority))
+    assert isinstance(error, exceptions.ServiceUnreachableError if situation in NEVER_SENT else exceptions.CloudStoreError)
     assert not any(secret in str(error) + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw", TOKEN, LINK_TOKEN))
 
 

@@ -41,11 +41,6 @@ class Neighbour:
         """Its address."""
         return f"http://127.0.0.1:{self.port}"
 
-    def logged(self) -> str:
-        """What its log holds; a line is written when a request is over."""
-        log = self.folder / "access.log"
-        return log.read_text() if log.exists() else self.program.printed()
-
     def reload(self) -> None:
         """Have new worker processes serve, while the old ones finish what they do."""
         master, *old = self.program.pids
@@ -94,7 +89,7 @@ def nginx(server: str) -> AbstractContextManager[Neighbour]:
     user = "user root;" if os.geteuid() == 0 else ""  # another cannot enter the folder
     config = (
         f"daemon off; worker_processes 1; {user} pid {{folder}}/pid; error_log stderr;\nevents {{ }}\n"
-        f"http {{\naccess_log {{folder}}/access.log;\n{temporary}server {{ listen 127.0.0.1:{{port}}; {server} }}\n}}\n"
+        f"http {{\naccess_log off;\n{temporary}server {{ listen 127.0.0.1:{{port}}; {server} }}\n}}\n"
     )
     return _running("nginx", ["-p", "{folder}", "-c", "{folder}/config", "-e", "stderr"], {"config": config})
 
@@ -102,7 +97,7 @@ def nginx(server: str) -> AbstractContextManager[Neighbour]:
 def haproxy(address: str) -> AbstractContextManager[Neighbour]:
     """Run haproxy before the service at an address."""
     config = (
-        "global\n log stderr format raw local0\ndefaults\n log global\n option httplog\n mode http\n"
+        "defaults\n mode http\n"
         " timeout connect 5s\n timeout client 60s\n timeout server 60s\n"
         f"frontend f\n bind 127.0.0.1:{{port}}\n default_backend b\nbackend b\n server s {address}\n"
     )

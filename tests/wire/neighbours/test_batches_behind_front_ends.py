@@ -67,4 +67,4 @@ def test_a_batch_across_reloads(
         reloads.result()
     assert len(unknown) <= CONCURRENCY
     assert not unknown or unknown[-1] - unknown[0] < COUNT // 10, unknown
-    assert caplog.text.count("from now on each upload opens a connection of its own") == bool(unknown)
+    assert caplog.text.count("from now on each request opens a connection of its own") == bool(unknown)

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.failures import MEANINGS, error_of
-from airflow_provider_cloudstore.protocol.messages import FailureKind, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.signals import Signal, of_failure, retry_after
+from airflow_provider_cloudstore.protocol.reading import retry_after
 from tests.support import VALUES, response, settings
 
 PATTERN = re.compile("no such file", re.IGNORECASE)
@@ -24,23 +24,22 @@ def judged(
 ) -> Any:
     """The result, or the error, of an operation whose attempt ended so."""
     (parameter,) = operation.parameters
-    asked = operation(settings(**own), VALUES[parameter.name], ignore_missing=ignore_missing)
+    options: dict[str, Any] = {"ignore_missing": True} if ignore_missing else {}
+    asked = operation(settings(**own), VALUES[parameter.name], **options)
     return asked.interpret(got, settings(**own), Attempts(4, count=1, in_doubt=in_doubt))
 
 
-@pytest.mark.parametrize("kind", FailureKind)
-def test_only_an_unknown_outcome_may_have_been_sent(kind: FailureKind) -> None:
+NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED, meanings.PROXY_REFUSED)
+
+
+@pytest.mark.parametrize("meaning", [*NEVER_SENT, meanings.IN_DOUBT])
+def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
-        signal = of_failure(TransportFailure(kind, "why"))
-        first = error_of(signal, idempotent=operation.idempotent)
-        later = error_of(signal, idempotent=operation.idempotent, in_doubt=True)
-        assert first.sent is (kind is FailureKind.OUTCOME_UNKNOWN)
-        if kind is not FailureKind.PROXY_REFUSED or not operation.idempotent:
+        first = meaning.error_for(idempotent=operation.idempotent)
+        later = meaning.error_for(idempotent=operation.idempotent, in_doubt=True)
+        assert first.sent is (meaning is meanings.IN_DOUBT)
+        if meaning is not meanings.PROXY_REFUSED or not operation.idempotent:
             assert later.sent
-
-
-def test_every_signal_but_success_has_a_meaning() -> None:
-    assert MEANINGS.keys() == set(Signal) - {Signal.SUCCESS}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,6 @@ def test_retry_after_is_seconds_or_an_http_date_to_come_and_without_it_a_503_lea
     "got",
     [
         response(503, b"<!DOCTYPE html><h1>Error 503 Backend fetch failed</h1>", retry_after="5"),  # Varnish's
-        replace(response(503), headers={"retry-after": "5"}),
         response(503, {"file_id": "f1"}, retry_after="5"),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.authorizing import Authorize
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
+from airflow_provider_cloudstore.protocol.other_calls import Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import connected, response, result_of
@@ -49,7 +49,7 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
     assert not [word for word in ("t0ken", "158642", KEY_1, KEY_2) if word in repr(own)]
 
 
-@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(403), response(400, REFUSED)])
+@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(403)])
 def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
     own = site()
     error: Any = Authorize(own).interpret(answer, own)

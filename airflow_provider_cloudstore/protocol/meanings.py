@@ -1,0 +1,136 @@
+"""What an attempt may mean, and which error that is: the table in docs/operate/retries.md.
+
+``reading.py`` finds the meaning of a response, and the clients that of a request without one. Nothing else decides which error a
+call ends with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_cloudstore import exceptions
+
+ErrorType = type[exceptions.CloudStoreError]
+
+PROXY_ADVICE = (
+    "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
+)
+_NOT_THE_API = f"Something other than the version 2 API responds there. Check {exceptions.BASE_URL_ADVICE}"
+_NO_SUCH_PATH = (
+    f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {exceptions.BASE_URL_ADVICE} "
+    "If it means that, extra 'not_found_pattern' must match it."
+)
+_REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Meaning:
+    """A row of the table.
+
+    :param error: the error's class.
+    :param once: the class for a call that must not be repeated, if it is another one.
+    :param says: the reason, where ``{}`` is what was seen.
+    :param advice: what to do, if the hint of the error's class does not say it.
+    :param wait: what a wait does after it, if not what the error's class says.
+    :param names_address: whether the reason names the connection and its address, where something may be wrong.
+    """
+
+    error: ErrorType
+    once: ErrorType | None = None
+    says: str = "{}"
+    advice: str = ""
+    wait: exceptions.Wait | None = None
+    names_address: bool = False
+
+    def error_for(self, *, idempotent: bool, resend_in_doubt: bool = False, in_doubt: bool = False) -> ErrorType:
+        """The class of the error that a call ends with.
+
+        Once an attempt may have succeeded, no later error but a refused token denies it: an upload then ends with
+        ``OutcomeUnknownError``, and a later request that was never sent counts as ``TransientServiceError``.
+
+        :param resend_in_doubt: whether the caller allows resending what may have arrived.
+        :param in_doubt: whether an earlier attempt may have had an effect.
+        """
+        kind = self.error
+        if self.once and not idempotent:
+            kind = exceptions.TransientServiceError if resend_in_doubt else self.once
+        if not in_doubt or kind.may_have_effect or self is TOKEN_REFUSED:
+            return kind
+        if kind.retried and not (idempotent and kind.sent):
+            return exceptions.TransientServiceError
+        return kind if idempotent else exceptions.OutcomeUnknownError
+
+
+# Requests without a complete response.
+UNREACHABLE = Meaning(
+    exceptions.ServiceUnreachableError,
+    advice="Check the port and the spelling of the host, that the service is running there, and that this machine can reach it "
+    "(DNS, firewall, VPN, proxy).",
+    names_address=True,
+)
+TLS_FAILED = Meaning(
+    exceptions.ServiceUnreachableError,
+    advice="Check the port and the certificate of the host: if it speaks plain http there, the URL must begin with http://; for "
+    "a private certificate authority, set extra 'verify' to the path of its bundle.",
+    names_address=True,
+)
+PROXY_FAILED = Meaning(
+    exceptions.ServiceUnreachableError,
+    advice="Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), and that it may connect "
+    "to the host.",
+    names_address=True,
+)
+PROXY_REFUSED = Meaning(
+    exceptions.ConfigurationError,
+    says="the proxy refused the credentials (HTTP 407), and forwarded nothing",
+    advice=PROXY_ADVICE,
+    names_address=True,
+)
+IN_DOUBT = Meaning(exceptions.TransientServiceError, exceptions.OutcomeUnknownError)
+"""The request may have been carried out; also a response of the service itself that says so."""
+
+# Errors of the service.
+LIMITED = Meaning(exceptions.RateLimitError)
+TOKEN_REFUSED = Meaning(exceptions.AuthenticationError, says="{}: the service refused the access token", names_address=True)
+FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
+MISSING = Meaning(exceptions.NotFoundError)
+"""The service says that the subject does not exist."""
+MAYBE_MISSING = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, wait="goes on", names_address=True)
+"""HTTP 404 that is no JSON object: it may be a front end's."""
+NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, names_address=True)
+"""HTTP 404 that is a web page, or not what the connection says that "not found" looks like."""
+REJECTED = Meaning(exceptions.RequestRejectedError)
+BAD_REQUEST = Meaning(exceptions.BadRequestError)
+WRONG_METHOD = Meaning(exceptions.BadRequestError, advice=_NOT_THE_API, names_address=True)
+REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
+
+# Responses with HTTP 2xx that are no success.
+STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
+OTHER_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates")
+"""The same, where the connection says what "not found" looks like, and it does not look like that."""
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
+"""It cannot be the service's own, such as a web page."""
+NO_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
+NO_FILE_ID = Meaning(
+    exceptions.TransientServiceError,
+    exceptions.OutcomeUnknownError,
+    says="{}, but the response has no file id where extra 'file_id_path' leads",
+)
+NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
+
+_OF_STATUS: dict[int, Meaning] = {
+    401: TOKEN_REFUSED,
+    403: FORBIDDEN,
+    405: WRONG_METHOD,
+    407: PROXY_REFUSED,
+    408: IN_DOUBT,
+    **dict.fromkeys((404, 410), MISSING),
+    **dict.fromkeys((400, 411, 413, 414, 415, 422), BAD_REQUEST),
+    **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: neither had an effect
+}
+_OF_CLASS = {3: REDIRECT, 4: REJECTED}  # all others are in doubt, also what no HTTP exchange ends with: 101, 999
+
+
+def of_status(status: int) -> Meaning:
+    """What an HTTP status other than 2xx means by itself."""
+    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)

@@ -1,0 +1,297 @@
+"""Reads a response: what its body is, and what it means.
+
+What the connection's owner declared comes first, then the HTTP status, then a short convention, which can only make an error of a
+2xx response. ``services.py`` has what is declared and the names of the convention, ``meanings.py`` the error of each meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cloudstore.protocol import meanings, services
+from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.paths import plain
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.services import Service
+from airflow_provider_cloudstore.protocol.storable import storable
+from airflow_provider_cloudstore.results import Json
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.operations import Operation
+
+PAGE_TYPES = ("text/html", "application/xhtml")
+_CODINGS = ("gzip", "x-gzip", "deflate")
+_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # all others are none (IANA)
+_BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
+_UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+_json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
+
+_STATED = (401, 403, 404, 410, 429, *range(500, 600))
+"""The numbers in a body that mean the HTTP status; no other means more than "an error"."""
+# Beyond the connection's own patterns: English that a service writes of its own token, and not of what a source answered it.
+_CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
+_TOKEN_REFUSED = re.compile(
+    rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
+    rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"
+    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b",
+    re.IGNORECASE,
+)
+_OF_A_SOURCE = re.compile(r"\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://", re.IGNORECASE)
+_OPEN_TO_WORDS = (
+    meanings.STATED_ERROR,
+    meanings.NO_TOKEN,
+    meanings.FORBIDDEN,
+    meanings.REJECTED,
+    meanings.BAD_REQUEST,
+)
+_INTERNAL = re.compile(r"\binternal\b.*\berror\b|\binternal_?error\b|\bserver error\b|\bdatabase", re.IGNORECASE)
+_ERROR_STATE = re.compile("(?:error|fail).*", re.DOTALL)
+_NUMBER = re.compile("-?[0-9]{1,9}")
+_NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
+_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
+_SECONDS = re.compile(r"\d+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A response whose body was read.
+
+    :param data: the parsed JSON; the text if it is not JSON; None if the body is empty. It may contain secrets.
+    :param problem: why the body cannot be the service's own; empty if it can.
+    :param secrets: what no message and no stored value may contain.
+    """
+
+    response: Response
+    data: Json = field(repr=False, default=None)
+    problem: str = ""
+    secrets: tuple[Secret, ...] = ()
+
+    @property
+    def is_2xx(self) -> bool:
+        """Whether the HTTP status says that it is a success."""
+        return 200 <= self.response.status <= 299
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a JSON object, by their names as the convention compares them."""
+        return {plain(name): value for name, value in self.data.items()} if isinstance(self.data, dict) else {}
+
+    @property
+    def text(self) -> str:
+        """The whole body, for the patterns of the connection's owner."""
+        return self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
+
+    @property
+    def keys(self) -> str:
+        """The names of its fields, never their values, for an error message."""
+        if not isinstance(self.data, dict):
+            return "its body is empty" if self.data is None else "its body is no JSON object"
+        inner = self.data.get("data")
+        keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
+        names = [name if re.fullmatch(r"[\w.@-]{1,40}", name) else "?" for name in keys[:20]]
+        return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
+
+    @property
+    def stated_status(self) -> int | None:
+        """The HTTP status that a number in the body means, or None."""
+        names = (*services.ERROR_CODES, *services.ERROR_STATES)
+        return next((number for name in names if (number := _number(self.fields.get(name))) in _STATED), None)
+
+    def words(self, service: Service) -> str:
+        """What the service says, with single spaces: plain text, the first text at ``message_path``, or an error's state."""
+        if self.problem:
+            return ""
+        found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *_error_states(self)]
+        texts = (" ".join(str(one).split()) for one in found if isinstance(one, (str, int)) and not isinstance(one, bool))
+        return next(filter(None, texts), "")
+
+    def safe(self, text: str) -> str:
+        """``text`` without secrets."""
+        return redact_parameters(redact(text, self.secrets))
+
+    def stored(self, kept: str = "") -> Json:
+        """The content as an XCom may hold it, without secrets that the service repeats, but ``kept`` as it is: the file's id."""
+        return storable(self.data, lambda text: text if text == kept else self.safe(text))
+
+
+def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
+    """Read the body of a response, whose content coding (RFC 9110 section 8.4) is not undone yet."""
+    raw, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
+    text = raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+    if problem or not text:
+        return Reading(response, None, problem, secrets)
+    with suppress(ValueError, RecursionError):
+        return Reading(response, _json.decode(text), "", secrets)
+    return Reading(response, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
+
+
+def _problem_of(text: str, content_type: str) -> str:
+    """Why a body that is not JSON cannot be the service's own; empty if it is plain text."""
+    if text.startswith("<?xml"):
+        return "XML in place of the service's response"
+    if text.startswith("<") or content_type.startswith(PAGE_TYPES):
+        return "a web page in place of the service's response"
+    if _BINARY.search(text):
+        return "a body that is neither JSON nor text"
+    return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
+
+
+def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
+    """The body without its content coding, and what is wrong with it. A coding that is none leaves a body that reads as it is."""
+    if coding in ("", "identity") or not body:
+        is_readable = True
+    elif any(one.strip() in _CODINGS for one in coding.split(",")):
+        # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
+        with suppress(zlib.error):
+            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
+        is_readable = inflater.eof or len(body) > MAX_BODY_BYTES
+    else:
+        is_readable = not (coding in _OTHER_CODINGS or _UNREADABLE.search(body.decode("utf-8", "replace")))
+    if not is_readable:
+        return b"", "a body in an unknown content coding, or damaged"
+    return body, "a body of more than 1 MiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
+
+
+def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+    """What a response means; None if it is a success.
+
+    :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
+    """
+    if reading.is_2xx and reading.problem:
+        return meanings.NOT_A_RESPONSE
+    if reading.is_2xx and not _is_error(reading, operation, service, has_result=has_result):
+        return _of_no_error(reading, operation, service, has_result=has_result)
+    if has_result and not operation.idempotent:
+        return meanings.IN_DOUBT  # an error beside the id of the uploaded file
+    status = reading.stated_status if reading.is_2xx else reading.response.status
+    meaning = meanings.of_status(status) if status else meanings.STATED_ERROR
+    declared = None if 500 <= reading.response.status <= 599 else _declared(reading, operation, service)
+    return declared or _of_error(meaning, reading, operation, service)
+
+
+def _is_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> bool:
+    """Whether a 2xx response says that it is an error: by the declaration, or else by the convention."""
+    condition = service.condition_of(operation.key)
+    if condition and isinstance(reading.data, (dict, list)):
+        return not condition.holds(reading.data)
+    return has_sign_of_error(reading, has_result=has_result)
+
+
+def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
+    """Whether the convention makes an error of a 2xx response."""
+    if not isinstance(reading.data, dict):
+        return reading.data is False
+    fields = reading.fields
+    codes = [number for name in services.ERROR_CODES if (number := _number(fields.get(name))) is not None]
+    return (
+        any(fields.get(name) is False or 400 <= (_number(fields.get(name)) or 0) <= 599 for name in services.ERROR_STATES)
+        or bool(_error_states(reading))
+        or any(_says_nothing(fields[name]) for name in services.ERROR_FLAGS if fields.get(name) is not None)
+        or any(not (number in (0, 1) or 200 <= number <= 299) for number in codes)
+        or (not has_result and any(not _says_nothing(fields.get(name)) for name in services.ERROR_FIELDS))
+    )
+
+
+def _of_no_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+    """What a 2xx response means that says nothing of an error; None if it is a success."""
+    if not operation.needs_result:
+        return None
+    if has_result and not isinstance(reading.data, str):
+        return None
+    if not operation.idempotent:
+        return None if has_result else meanings.NO_FILE_ID
+    meaning = _declared(reading, operation, service) or _by_words(meanings.NO_TOKEN, reading, operation, service)
+    if meaning is not meanings.NO_TOKEN:
+        return meaning
+    if has_result:
+        return None  # a plain text that is the token
+    is_pending = any(str(reading.fields.get(name)).lower() in services.PENDING_STATES for name in services.ERROR_STATES)
+    return meanings.NOT_YET if reading.response.status == 202 or is_pending else meanings.NO_TOKEN
+
+
+def _declared(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+    """What the connection's owner says that an error means; a web page is never the service's word."""
+    if reading.problem or reading.data is None:
+        return None
+    patterns = [(service.token_refused_pattern, meanings.TOKEN_REFUSED)]
+    if operation.has_subject:
+        patterns.append((service.not_found_pattern, meanings.MISSING))
+    texts = (reading.words(service), reading.text)
+    return next((meaning for pattern, meaning in patterns if pattern and any(map(pattern.search, texts))), None)
+
+
+def _of_error(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """What an error means of which the connection says nothing, and whose status or number means ``meaning``."""
+    if reading.response.status == 503 and is_rate_limit(reading.response):
+        # Some front ends send such a page after a timeout: then an upload may have been queued.
+        return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
+    if meaning is not meanings.MISSING:
+        return _by_words(meaning, reading, operation, service)
+    if reading.problem or (service.not_found_pattern and operation.has_subject):
+        return meanings.NO_SUCH_PATH
+    return meaning if isinstance(reading.data, dict) else meanings.MAYBE_MISSING
+
+
+def _by_words(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """What the service's words make of a meaning, where the connection's owner has not said what they mean."""
+    if meaning not in _OPEN_TO_WORDS or reading.problem:
+        return meaning
+    words = reading.words(service)
+    if not service.token_refused_pattern and _TOKEN_REFUSED.search(words) and not _OF_A_SOURCE.search(words):
+        return meanings.TOKEN_REFUSED
+    if meaning is not meanings.STATED_ERROR:
+        return meaning
+    if _INTERNAL.search(words):
+        return meanings.IN_DOUBT
+    return meanings.OTHER_ERROR if operation.has_subject and service.not_found_pattern else meaning
+
+
+def _error_states(reading: Reading) -> list[str]:
+    states = (reading.fields.get(name) for name in services.ERROR_STATES)
+    return [state for state in states if isinstance(state, str) and _ERROR_STATE.match(state.strip().lower())]
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else -1  # no success has such a code
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None
+
+
+def _says_nothing(value: Any) -> bool:
+    if isinstance(value, (dict, list)):
+        return all(map(_says_nothing, value.values() if isinstance(value, dict) else value))
+    return value == 0 or str(value).strip().lower() in _NOTHING
+
+
+def is_rate_limit(response: Response) -> bool:
+    """Whether the service asks for the request later, so it had no effect: HTTP 425 and 429, or 503 with a time.
+
+    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must name a time: a date that has passed
+    says nothing about this request.
+    """
+    return meanings.of_status(response.status) is meanings.LIMITED or (
+        response.status == 503 and retry_after(response) is not None
+    )
+
+
+def retry_after(response: Response) -> float | None:
+    """Seconds that the service asks to wait: whole ones, or an HTTP date to come (RFC 9110 section 10.2.3); at most a day."""
+    value = response.headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(value):
+        return min(float(value), _MAX_RETRY_AFTER)
+    if not value.endswith(" GMT"):
+        return None
+    try:
+        seconds = parsedate_to_datetime(value).timestamp() - response.received
+    except (ValueError, TypeError, OverflowError):  # not a date, or one out of range
+        return None
+    return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None
