@@ -141,7 +141,6 @@ bench: env-$(NEW) ## run the benchmarks; compare figures only within one run
 	@PYTHONPATH=. $(BIN)/python benchmarks/mapped.py
 
 site: env-$(NEW)-site ## build the documentation into .site
-	@scripts/npm.sh @mermaid-js/tiny@12.0.0
 	@$(SITE_BIN)/python -m sphinx -n -W -E -q -b html docs .site
 	@echo "Open .site/index.html"
 

@@ -1,10 +1,8 @@
 """The site: built by ``make site`` from these pages and the package's docstrings, without a network."""
 
 import re
-from pathlib import Path
 from typing import Any
 
-from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 from airflow_provider_cloudstore import __version__
@@ -34,10 +32,8 @@ toc_object_entries = False
 
 html_theme = "furo"
 html_title = f"airflow-provider-cloudstore {release}"
-MERMAID = Path(__file__).resolve().parent.parent / ".npm/@mermaid-js/tiny/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
-html_static_path = ["_static", *([str(MERMAID)] if MERMAID.exists() else [])]
+html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_js_files = [("drawings.js", {"loading_method": "defer"})]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {
@@ -45,13 +41,12 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#6cb6ff", "color-brand-content": "#6cb6ff", "color-brand-visited": "#c3a6ff"},
 }
 copybutton_prompt_text = "$ "
-copybutton_selector = "div:not(.highlight-mermaid) > div.highlight > pre"
 
 
 ROOT_PAGES = {
     "ARCHITECTURE": "project/architecture",
-    "CHANGELOG": "project/changelog",
-    "CONTRIBUTING": "project/where-a-change-goes",
+    "CHANGELOG": "project/versions",
+    "CONTRIBUTING": "project/architecture",
     "SECURITY": "operate/secrets",
 }
 """The pages of the site that include a page of the repository's root."""
@@ -59,11 +54,10 @@ TO_ROOT = re.compile(rf"\]\((?:\.\./)*({'|'.join(ROOT_PAGES)})\.md")
 
 
 def setup(app: Sphinx) -> None:
-    """Let pages have Mermaid blocks, which ``_static/drawings.js`` draws, and link to the pages in the root of the repository.
+    """Let pages link to those in the root of the repository, and hide how errors are created.
 
     :param app: the build.
     """
-    app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", link_root_pages)
     app.connect("include-read", link_root_pages)
 

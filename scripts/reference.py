@@ -155,10 +155,10 @@ def result_section(kind: Any) -> str:
 
 
 def batch_sections() -> Iterator[str]:
-    """The XCom of a batch, whose keys ``batch.md`` explains."""
+    """The XCom of a batch, whose keys ``many-uploads.md`` explains."""
     for kind in (results.BatchXCom, results.BatchFailure):
         rows = ((f"`{name}`", type_of(annotation_of(kind, name))) for name in kind.__annotations__)
-        about = f"{text_of(kind)} See [batches](batch.md#xcom-and-receipts)."
+        about = f"{text_of(kind)} See [batches](../guides/many-uploads.md#what-happens-to-each-url)."
         yield "\n\n".join([f"## {kind.__name__}", about, table(("key", "type"), rows)])
 
 
@@ -186,7 +186,7 @@ def errors_page() -> str:
     head = ("error", "meaning", "retried by the call", "retried by Airflow", "what to do")
     intro = (
         "Import them from `airflow_provider_cloudstore.exceptions`. A *permanent* error is a `PermanentError`, for which Airflow "
-        "skips its retries. [Find your error](../operate/failures.md) has their messages."
+        "skips its retries. [Errors and retries](../operate/retries.md) says what each response ends in."
     )
     ended = ((f"`{kind.__name__}`", f"`{cause}`", as_markdown(hint)) for kind in kinds for cause, hint in kind.hints.items())
     batch = "## Why a batch ended\n\nAn error of a batch has the reason in `ended_by`:\n\n"

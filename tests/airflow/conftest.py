@@ -43,7 +43,6 @@ def airflow(service: Emulator, tmp_path_factory: pytest.TempPathFactory) -> Iter
     (dags / "share_report.py").write_text(for_this_airflow(code_of("README.md-0")))
     if not AIRFLOW_2:
         (dags / "approve_and_delete.py").write_text(code_of("approve-a-deletion.md-0"))
-        (dags / "propose_deletions.py").write_text(code_of("approve-a-deletion.md-1"))
     env = {
         "AIRFLOW_CONN_CLOUDSTORE_DEFAULT": service.connection,
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import requests
 
-from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
@@ -25,7 +24,6 @@ from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import ON_AIRFLOW_2, PYTHON, ROOT, blocks, code_of, commands, example, for_this_airflow
 from tests.doc_blocks import PAGES as READ_BY_USERS
 from tests.support import connected
-from tests.wire.failure_table import ERRORS
 
 PACKAGE = ROOT / "airflow_provider_cloudstore"
 DOCS = ROOT / "docs"
@@ -57,40 +55,18 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
     assert not [name for name in named if f"def {name}(" not in tests]
 
 
-def test_every_error_is_documented() -> None:
-    kinds = {
-        name for name, kind in vars(exceptions).items() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
-    } - {"PermanentError", "BatchEndedError"}  # what others have in common
-    assert not [f"docs/operate/failures.md needs a heading {name}" for name in kinds - ERRORS.keys()]
-
-
-def test_the_pages_table_of_extras_begins_each_row_with_the_forms_words() -> None:
+def test_the_pages_list_of_extras_begins_each_line_with_the_forms_words() -> None:
     page = (DOCS / "operate" / "connection.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE))
+    rows = dict(re.findall(r"^- `(\w+)`: (.+)$", page, re.MULTILINE))
     assert [*rows] == [*connection_form()]
     for name, shown in connection_form().items():
-        words = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", rows[name]).replace("`", "").replace(r"\|", "|")
+        words = rows[name].replace("`", "")
         assert words.startswith(shown["description"].removesuffix(".")), f"docs/operate/connection.md: {name}"
 
 
-def test_the_failures_page_says_which_errors_are_retried_and_permanent() -> None:
-    for name, row in ERRORS.items():
-        kind: type[exceptions.CloudStoreError] = vars(exceptions)[name]
-        assert (row.retried, row.permanent) == (kind.retried, kind.permanent), name
-
-
-def test_every_message_that_the_failures_page_explains_is_one_that_the_package_prints() -> None:
-    page = (DOCS / "operate" / "failures.md").read_text()
-    messages = [message for line in re.findall(r"^- (`.+?`): ", page, re.MULTILINE) for message in re.findall(r"`([^`]+)`", line)]
-    parts = {part.strip() for message in messages for part in message.split("…") if len(part.strip()) > 2}
-    code = "".join(file.read_text() for file in PACKAGE.rglob("*.py"))
-    assert messages
-    assert not sorted(part for part in parts if part not in code)
-
-
 def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
-    page = (DOCS / "reference" / "emulator.md").read_text().partition("| kind |")[2].partition("\n\n")[0]
-    assert sorted(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE)) == sorted(kind.value for kind in Kind)
+    page = (DOCS / "reference" / "emulator.md").read_text()
+    assert sorted(re.findall(r"^- `([a-z_]+)`: ", page, re.MULTILINE)) == sorted(kind.value for kind in Kind)
 
 
 def test_every_make_target_that_the_docs_name_exists() -> None:
@@ -125,16 +101,7 @@ EXPORTS = [line for line in COMMANDS if line.startswith("export AIRFLOW_CONN_CLO
 
 def test_every_command_is_run_by_a_test() -> None:
     # CI runs `make`, tests/project/packaging pip, tests/airflow/first_day Airflow's commands, tests/docs/test_doctor.py the rest.
-    starts = (
-        "make ",
-        "pip ",
-        "AIRFLOW_VERSION=",
-        "CONSTRAINT_URL=",
-        "python3.11 -m venv ",
-        ". ~/cloudstore-venv/",
-        "airflow ",
-        "export AIRFLOW__",
-    )
+    starts = ("make ", "pip ", "AIRFLOW_VERSION=", "CONSTRAINT_URL=", "airflow ", "export AIRFLOW__")
     elsewhere = {line for line in COMMANDS if line.startswith(starts)}
     assert set(COMMANDS) == {*EMULATOR, *EXPORTS, *elsewhere}
 
@@ -172,22 +139,21 @@ def test_a_connection_in_the_docs_is_valid_unchanged() -> None:
     assert all(connection_in(export) for export in EXPORTS)
 
 
-def test_the_reference_documents_every_class_that_users_import() -> None:
+def test_the_reference_has_every_class_that_users_import() -> None:
     pages = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
-    named = re.findall(r"^(?:\.\. autoclass:: \S+\.|## )(\w+)$", pages, re.MULTILINE)
-    assert not {*CHOICES, "CloudStoreHook", "CloudStoreAsyncHook"} - {*named}
+    assert not [name for name in (*CHOICES, "CloudStoreHook", "CloudStoreAsyncHook") if name not in pages]
 
 
-def test_the_pages_of_the_project_name_every_part_and_only_paths_that_exist() -> None:
+def test_the_pages_of_the_project_name_every_folder_and_only_paths_that_exist() -> None:
     pages = "".join(page.read_text() for page in NAMING_PATHS)
-    parts = [*PACKAGE.glob("[a-z]*/"), *(ROOT / "tests").glob("[a-z]*/"), *(PACKAGE / "protocol").glob("[a-z]*.py")]
+    parts = [*PACKAGE.glob("[a-z]*/"), *(ROOT / "tests").glob("[a-z]*/")]
     assert not [part for part in parts if not re.search(rf"\b{re.escape(part.name)}\b", pages)]
     named = set(re.findall(r"`((?:[\w.-]+/)[\w./-]*|[\w-]+\.(?:py|md|sh|toml))`", pages))
     assert named
     assert not sorted(path for path in named if not any((top / path).exists() for top in (ROOT, PACKAGE, PACKAGE / "protocol")))
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "guides" / "which-operator.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=lambda page: page.name)
 def test_a_table_of_operators_names_all_of_them_with_parameters_that_exist(page: Path) -> None:
     text = page.read_text()
     assert not [f"{page.name} needs {name}" for name in CHOICES if f"`{name}" not in text]

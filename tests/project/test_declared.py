@@ -40,8 +40,9 @@ def test_the_floors_are_what_the_oldest_airflow_was_released_with_and_tested_tog
     assert {name: Version(tested[name]) for name in floors} == {name: Version(floor) for name, floor in floors.items()}
 
 
-def test_the_readme_lists_what_is_pinned_and_tested_with_the_day_of_the_pins() -> None:
-    shown = re.findall(r"^\| (\d+\.\d+\.\d+) \| ([\d-]+) \| ([\d., ]+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_page_of_versions_lists_what_is_pinned_and_tested_with_the_day_of_the_pins() -> None:
+    page = (ROOT / "docs" / "project" / "versions.md").read_text()
+    shown = re.findall(r"^\| (\d+\.\d+\.\d+) \| ([\d-]+) \| ([\d., ]+) \|$", page, re.MULTILINE)
     pairs = {(airflow, python) for airflow, _, pythons in shown for python in pythons.split(", ")}
     assert pairs == {*PAIRS}
     assert {airflow: day for airflow, day, _ in shown} == dict(re.findall(r"^DAY_(\S+) := (\S+)$", MAKEFILE, re.MULTILINE))
@@ -61,10 +62,12 @@ def test_the_pins_name_no_index() -> None:
     assert not [file.name for file in (ROOT / "constraints").glob("*.txt") if "://" in file.read_text()]
 
 
-def test_the_version_is_the_newest_of_the_changelog_and_that_of_the_tag() -> None:
+def test_the_changelog_begins_with_what_is_unreleased_and_a_tag_has_the_version_and_an_entry() -> None:
+    entries = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert entries[0] == "Unreleased"
     own = airflow_provider_cloudstore.__version__
-    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[:2] == ["Unreleased", own]
-    assert os.environ.get("TAG") in (None, "", f"v{own}"), "make package TAG=... hands over the tag of a release"
+    if tag := os.environ.get("TAG"):  # make package TAG=... hands over the tag of a release
+        assert (tag, entries[1:2]) == (f"v{own}", [own])
 
 
 def test_the_package_under_test_is_the_wheels_if_that_was_asked_for() -> None:

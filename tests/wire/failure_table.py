@@ -1,4 +1,4 @@
-"""The docs as data: how calls end (tables of ``retries`` and ``responses``), and each error (a heading of ``failures``)."""
+"""The docs as data: how calls end, in the tables of ``docs/operate/retries.md`` and ``docs/operate/responses.md``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from pathlib import Path
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 
 _DOCS = Path(__file__).parents[2] / "docs"
-_PAGES = [page.read_text() for folder in ("operate", "reference") for page in sorted((_DOCS / folder).glob("*.md"))]
+_PAGES = [page.read_text() for page in sorted((_DOCS / "operate").glob("*.md"))]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """What the page says of an error."""
+    """What the table says of an error."""
 
-    retried: bool
     permanent: bool
-    statuses: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +36,9 @@ class Row:
         """Whether the call sends another request."""
         return self.cells[operation].startswith("retried")
 
-    def error(self, operation: str, status: int) -> str:
-        """The error that the call ends with if nothing else happens: the one that the cell names, or that of the status.
-
-        A lost response counts as 5xx.
-        """
-        cell = self.cells[operation]
-        if named := re.search(r"`(\w+Error)`", cell):
-            return str(named[1])
-        exact = [str(status)] if str(status) in statuses_in(self.what) else []  # a 503 of the row "other 5xx" is one of them
-        statuses = [*exact, f"{status // 100}xx", "5xx"]
-        return next(name for one in statuses for name, row in ERRORS.items() if one in row.statuses)
+    def error(self, operation: str) -> str:
+        """The name of the error that the call ends with if nothing else happens."""
+        return str(re.findall(r"`(\w+Error)`", self.cells[operation])[0])
 
 
 def by_operation(header: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -75,17 +65,14 @@ def _outcomes() -> Iterator[Row]:
         yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), told)
 
 
-def statuses_in(text: str) -> tuple[str, ...]:
-    """The HTTP statuses, and their families, that a cell names."""
-    return tuple(re.findall(r"\b[1-5](?:\d\d|xx)\b", text))
-
-
-_ERROR = re.compile(r"^### (\w+Error)(?: \((.+)\))?\n\n(?:\*(Retried|Permanent)\.\*)?", re.MULTILINE)
-ERRORS: dict[str, ErrorRow] = {
-    name: ErrorRow(how == "Retried", how == "Permanent", statuses_in(statuses))
-    for name, statuses, how in _ERROR.findall((_DOCS / "operate" / "failures.md").read_text())
-}
 OUTCOMES = list(_outcomes())
+ERRORS: dict[str, ErrorRow] = {
+    name: ErrorRow("permanent" in cell)
+    for row in OUTCOMES
+    for cell in row.cells.values()
+    for name in re.findall(r"`(\w+Error)`", cell)
+}
+"""The errors of the table, by their names."""
 ANSWERS = [
     (body, operation, cell.strip("`"))
     for bodies, cells in by_operation("| for example |")

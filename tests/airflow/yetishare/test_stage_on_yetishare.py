@@ -1,4 +1,4 @@
-"""The DAG of docs/guides/stage-on-yetishare.md in a full Airflow, with the page's pool: one source does not have its file.
+"""The DAG of docs/guides/stage-and-clean-up.md in a full Airflow, with the page's pool: one source does not have its file.
 
 Slow: ``make test-airflow`` runs it on three Airflows.
 """
@@ -18,7 +18,7 @@ from tests.real_airflow import RealAirflow
 
 pytestmark = pytest.mark.slow
 
-PAGE = ROOT / "docs" / "guides" / "stage-on-yetishare.md"
+PAGE = ROOT / "docs" / "guides" / "stage-and-clean-up.md"
 DAG = "stage_on_yetishare"
 
 
@@ -39,7 +39,7 @@ def empty() -> Iterator[Emulator]:
 def airflow(emulator: Emulator, tmp_path: Path) -> Iterator[RealAirflow]:
     dags = tmp_path / "dags"
     dags.mkdir()
-    code = code_of("stage-on-yetishare.md-0").replace("poke_interval=60, timeout=3600", "poke_interval=2, timeout=20")
+    code = code_of("stage-and-clean-up.md-1").replace("poke_interval=60, timeout=3600", "poke_interval=2, timeout=20")
     (dags / f"{DAG}.py").write_text(for_this_airflow(code))
     with RealAirflow(tmp_path / "home", dags) as running:
         running.store({"cloudstore_default": json.loads(emulator.connection)}, {})
@@ -62,7 +62,7 @@ def test_a_run_deletes_its_own_folder_although_one_of_five_files_never_arrives(
     assert (ended["files_active"], ended["use"]) == ("failed", "upstream_failed")
     assert (ended["clean_up"], ended["finished"]) == ("success", "upstream_failed")
     log = "".join(text for file, text in airflow.logs() if "task_id=files_active" in str(file))
-    assert "4 of 5 files are there: ['0.csv', '1.csv', '2.csv', '3.csv']" in log
+    assert "4 of 5 files are there" in log
     state = emulator.state()
     files = sorted(
         (one["source"].rpartition("/")[2], one["state"]) for one in state["files"] if one["folder_id"] != "another-run"

@@ -132,7 +132,7 @@ def perform(
 def end_in_the_table(name: str, lasts: bool, operation: str) -> tuple[int, int, str]:
     """How many requests and effects the row of a fault means, and the error; empty for success."""
     row, effect = row_for(name), name in AFTER_THE_EFFECT
-    error = row.error(operation, FAULTS[name].get("status", 500))
+    error = row.error(operation)
     if not row.is_retried(operation):
         return 1, effect, error
     if effect and operation == "delete":
@@ -211,7 +211,7 @@ def test_what_does_not_reach_the_service_is_known_as_never_sent(
         failed = perform(call_way, UNREACHABLE[name](fresh, dead.getsockname()[1], proxy.port), CALLS[operation])
     row = row_for(name)
     assert failed is not None
-    assert (type(failed).__name__, failed.sent) == (row.error(operation, 500), False)
+    assert (type(failed).__name__, failed.sent) == (row.error(operation), False)
     assert failed.attempts == (ATTEMPTS if row.is_retried(operation) else 1)
     assert fresh.state()["requests"] == {}
 
