@@ -10,15 +10,14 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_cloudstore import exceptions, results
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.operators.base import XCOM_FILE_PAGE, FileLink
+from airflow_provider_cloudstore.operators.base import XCOM_FILE_PAGE, CloudStoreOperator, FileLink
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
-from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
 GENERATED = (
@@ -40,13 +39,13 @@ RESULTS: Mapping[type, type] = {
     results.DownloadedFile: results.DownloadedFileXCom,
 }
 """What each method of a hook returns, and its type as an XCom."""
+SHARED: tuple[type, ...] = (WaitingOperator, CloudStoreOperator)
+"""Bases whose parameters are documented once."""
 
 
 def text_of(documented: Any) -> str:
-    """A docstring without its fields, as Markdown."""
-    lines = takewhile(lambda line: not line.startswith(":"), (inspect.getdoc(documented) or "").splitlines())
-    paragraphs = "\n".join(lines).strip().split("\n\n")
-    return "\n\n".join(as_markdown(paragraph) for paragraph in paragraphs)
+    """The first paragraph of a docstring, as Markdown."""
+    return as_markdown((inspect.getdoc(documented) or "").partition("\n\n")[0])
 
 
 def fields_of(documented: Any) -> dict[str, str]:
@@ -79,14 +78,15 @@ def own_bases(kind: type) -> list[type]:
 
 
 def parameters(kind: type) -> Iterator[tuple[str, ...]]:
-    """The rows of a class's parameters: its own first, then those that its bases add."""
+    """The rows of a class's parameters, but for those that several operators share."""
     meanings: dict[str, str] = {}
     for one in reversed(own_bases(kind)):
         meanings |= fields_of(one)
-    seen: set[str] = set()
+    shared = {name for one in SHARED if one is not kind for name in signature_of(one)}
+    seen = {"self", "kwargs", *shared}
     for one in own_bases(kind):
         for name, parameter in signature_of(one).items():
-            if name not in seen | {"self", "kwargs"}:
+            if name not in seen:
                 seen.add(name)
                 yield f"`{name}`", type_of(str(parameter.annotation)), default_of(parameter), meanings[f"param {name}"]
 
@@ -104,11 +104,15 @@ def default_of(parameter: inspect.Parameter) -> str:
 
 
 def operator_section(kind: Any) -> str:
-    """What users need to know of an operator, the sensor or the trigger."""
-    parts = [f"## {kind.__name__}", text_of(kind), table(("parameter", "type", "default", "meaning"), parameters(kind))]
-    if hasattr(kind, "template_fields"):
-        parts += [f"Template fields: {', '.join(f'`{name}`' for name in kind.template_fields)}.", "\n".join(outputs(kind))]
-    return "\n\n".join(parts)
+    """What users need to know of an operator or the sensor."""
+    waits = " It takes [the parameters of a wait](#parameters-of-a-wait), too." if issubclass(kind, WaitingOperator) else ""
+    fields = f"Template fields: {', '.join(f'`{name}`' for name in kind.template_fields)}."
+    return "\n\n".join([f"## {kind.__name__}", text_of(kind) + waits, parameter_table(kind), fields, "\n".join(outputs(kind))])
+
+
+def parameter_table(kind: type) -> str:
+    """A class's parameters."""
+    return table(("parameter", "type", "default", "meaning"), parameters(kind))
 
 
 def outputs(kind: Any) -> Iterator[str]:
@@ -124,21 +128,23 @@ def outputs(kind: Any) -> Iterator[str]:
 
 
 def operators_page() -> str:
-    """The page of the operators, the sensor and the trigger."""
-    kinds = [*(getattr(operators, name) for name in operators.__all__), FileAvailableSensor, FileAvailableTrigger]
+    """The page of the operators and the sensor."""
+    kinds = [*(getattr(operators, name) for name in operators.__all__), FileAvailableSensor]
     intro = (
-        "Each operator also takes the arguments of Airflow's `BaseOperator`, and can be mapped. Import operators from "
-        "`airflow_provider_cloudstore.operators.cloudstore`, the sensor from `airflow_provider_cloudstore.sensors.cloudstore`."
+        "Import operators from `airflow_provider_cloudstore.operators.cloudstore`, the sensor from "
+        "`airflow_provider_cloudstore.sensors.cloudstore`. Each also takes `cloudstore_conn_id` (default `cloudstore_default`, "
+        "templated) and the arguments of Airflow's own base class, and can be mapped."
     )
-    return "\n\n".join(["# Operators, sensor and trigger", GENERATED, intro, *map(operator_section, kinds)])
+    wait = ["## Parameters of a wait", parameter_table(WaitingOperator)]
+    return "\n\n".join(["# Operators and sensor", GENERATED, intro, *map(operator_section, kinds), *wait])
 
 
 def results_page() -> str:
     """The page of the hooks' results and the operators' XComs."""
     intro = (
-        "Import them from `airflow_provider_cloudstore.results`. A method of a hook returns a dataclass; its `to_dict()` is what "
-        "the operator stores. Dates are `DateTime` in the first, and ISO 8601 text in UTC in the second; "
-        "`Json` is any value that JSON has."
+        "Import them from `airflow_provider_cloudstore.results`. A method of a hook returns a dataclass, in which times are "
+        "`DateTime`. Its `to_dict()` is what the operator stores: there, times are ISO 8601 text in UTC. `Json` is any value that "
+        "JSON has."
     )
     return "\n\n".join(["# Results and XComs", GENERATED, intro, *map(result_section, RESULTS), *batch_sections()])
 
@@ -146,12 +152,9 @@ def results_page() -> str:
 def result_section(kind: Any) -> str:
     """A result and its XCom."""
     xcom, meanings = RESULTS[kind], fields_of(kind)
-    rows = (
-        (f"`{one.name}`", type_of(str(one.type)), type_of(annotation_of(xcom, one.name)), meanings[f"param {one.name}"])
-        for one in fields(kind)
-    )
+    rows = ((f"`{one.name}`", type_of(annotation_of(xcom, one.name)), meanings[f"param {one.name}"]) for one in fields(kind))
     heading = f"## {kind.__name__} and {xcom.__name__}"
-    return "\n\n".join([heading, text_of(kind), text_of(xcom), table(("field", "hook", "XCom", "meaning"), rows)])
+    return "\n\n".join([heading, text_of(xcom), table(("field", "XCom", "meaning"), rows)])
 
 
 def batch_sections() -> Iterator[str]:
@@ -173,26 +176,14 @@ def errors_page() -> str:
     kinds: list[Any] = [
         kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
     ]
-    rows = (
-        (
-            f"`{kind.__name__}`",
-            as_markdown(text_of(kind)),
-            yes(kind.retried),
-            yes(not kind.permanent),
-            as_markdown(kind.hint) or "Its message says.",
-        )
-        for kind in kinds
-    )
-    head = ("error", "meaning", "retried by the call", "retried by Airflow", "what to do")
+    rows = ((f"`{kind.__name__}`", text_of(kind), yes(kind.retried), yes(not kind.permanent)) for kind in kinds)
+    head = ("error", "meaning", "retried by the call", "retried by Airflow")
     intro = (
         "Import them from `airflow_provider_cloudstore.exceptions`. A *permanent* error is a `PermanentError`, for which Airflow "
-        "skips its retries. [Errors and retries](../operate/retries.md) says what each response ends in."
+        "skips its retries. The second line of each message says what to do. [Errors and retries](../operate/retries.md) says "
+        "what each response ends in."
     )
-    ended = ((f"`{kind.__name__}`", f"`{cause}`", as_markdown(hint)) for kind in kinds for cause, hint in kind.hints.items())
-    batch = "## Why a batch ended\n\nAn error of a batch has the reason in `ended_by`:\n\n"
-    return "\n\n".join(
-        ["# Errors", GENERATED, intro, table(head, rows), batch + table(("error", "`ended_by`", "what to do"), ended)]
-    )
+    return "\n\n".join(["# Errors", GENERATED, intro, table(head, rows)])
 
 
 def yes(value: bool) -> str:

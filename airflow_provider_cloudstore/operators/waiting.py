@@ -28,7 +28,8 @@ class WaitingOperator(CloudStoreOperator):
     :param wait_for_file: Wait until the file is available, as ``FileAvailableSensor`` does.
     :param poll_interval: Seconds between two polls.
     :param timeout: Maximum seconds to wait.
-    :param deferrable: Wait in the triggerer, without a worker slot; the default is ``[operators] default_deferrable``.
+    :param deferrable: Wait in the triggerer, which must run, and free the worker slot; the default is ``[operators]
+        default_deferrable``.
     """
 
     def __init__(

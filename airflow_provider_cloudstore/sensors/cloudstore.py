@@ -35,7 +35,8 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     say.
 
     :param file_id: The file (templated).
-    :param deferrable: Wait in the triggerer, without a worker slot; the default is ``[operators] default_deferrable``.
+    :param deferrable: Wait in the triggerer, which must run, and free the worker slot; the default is ``[operators]
+        default_deferrable``.
     :returns: The file's id.
     """
 

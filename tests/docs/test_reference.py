@@ -18,7 +18,7 @@ def test_a_stale_page_is_named_and_written_anew(
 ) -> None:
     shutil.copytree(reference.PAGES, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(reference, "PAGES", tmp_path)
-    monkeypatch.setattr(exceptions.ChecksumError, "hint", "Another hint.")
+    monkeypatch.setattr(exceptions.ChecksumError, "__doc__", "Another meaning.")
     (tmp_path / "results.md").unlink()
     assert reference.main(["--check"]) == 1
     assert [line.partition(" is stale")[0] for line in capsys.readouterr().out.splitlines()] == [
@@ -27,4 +27,4 @@ def test_a_stale_page_is_named_and_written_anew(
     ]
     reference.main([])
     assert reference.main(["--check"]) == 0
-    assert "Another hint." in (tmp_path / "errors.md").read_text()
+    assert "Another meaning." in (tmp_path / "errors.md").read_text()
