@@ -143,8 +143,8 @@ def results_page() -> str:
     """The page of the hooks' results and the operators' XComs."""
     intro = (
         "Import them from `airflow_provider_cloudstore.results`. A method of a hook returns a dataclass, in which times are "
-        "`DateTime`. Its `to_dict()` is what the operator stores: there, times are ISO 8601 text in UTC. `Json` is any value that "
-        "JSON has."
+        "`DateTime`. Its `to_dict()` is what the operator stores: there, times are ISO 8601 text in UTC. `Json` is any value "
+        "that JSON has."
     )
     return "\n\n".join(["# Results and XComs", GENERATED, intro, *map(result_section, RESULTS), *batch_sections()])
 
