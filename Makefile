@@ -84,22 +84,23 @@ package: env-$(NEW)-package ## build what is released into dist/, check it, and 
 test-built-on-%: env-%-wheel ## run the fast tests on the wheel in dist/, on one version
 	@.venv/airflow-$*-wheel/bin/python -m pip install -qq --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
 	@echo "$(CURDIR)" > "$$(.venv/airflow-$*-wheel/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/checkout.pth"
-	@INSTALLED=1 .venv/airflow-$*-wheel/bin/python -P -m pytest -o pythonpath= $(if $(ARGS),$(ARGS),$(PARALLEL))
+	@INSTALLED=1 .venv/airflow-$*-wheel/bin/python -P -m pytest -o pythonpath= $(if $(ARGS),$(ARGS),$(PARALLEL) $(ON_AIRFLOW))
 
 # The slow tests, by name: the environments that each runs in (without an entry, the newest and the oldest), its tests, and what it needs.
 SLOW := test-airflow-new test-airflow-old test-airflow-middle test-distributed test-doctor test-in-time test-kill \
   test-neighbours test-site test-triggerer test-typed test-ui test-wheel
 PATHS_airflow-new := $(filter-out %/__pycache__/ %/killed_batch/,$(wildcard tests/airflow/*/))
 ON_airflow-new := $(NEW)
-# And the examples and guides, with the imports of Airflow 2.
+# And the examples and guides, with the imports of Airflow 2; on its last release, which most teams have.
 PATHS_airflow-old := $(PATHS_airflow-new) tests/docs/dags_examples tests/docs/guides
-ON_airflow-old := $(OLD)
+ON_airflow-old := 2.11.2
 # Airflow 3.0 resumes deferred tasks in a way of its own.
 PATHS_airflow-middle := tests/airflow/waiting tests/airflow/yetishare
 ON_airflow-middle := $(MIDDLE)
 PATHS_distributed := tests/cluster/distributed -s
 ON_distributed := $(NEW)-workbench
 PATHS_doctor := tests/unit/doctor $(PARALLEL)
+ON_doctor := $(NEW)
 PATHS_in-time := tests/wire/batch/test_job.py tests/docs/dags_examples tests/docs/guides
 ON_in-time := $(NEW)
 PATHS_kill := tests/airflow/killed_batch -rP

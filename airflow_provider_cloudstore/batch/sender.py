@@ -30,7 +30,6 @@ _OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Air
 _LINES_AT_ONCE = 20  # of each worker
 _LINES_A_MESSAGE = 1_000  # of the log, about the progress
 _TOKEN_REFUSALS = 2  # without a success between; the first may be one of a rotation
-_RIVALS = 20  # the same where other tasks end each other's tokens by asking for one
 
 
 class BatchEnded(Exception):
@@ -229,7 +228,7 @@ class Sender:
         if isinstance(error, exceptions.AuthenticationError):
             self._token_refused.append(entry)
             self._token_refusals += 1
-            if self._token_refusals == (_RIVALS if self.client.settings.keys else _TOKEN_REFUSALS):
+            if self._token_refusals == _TOKEN_REFUSALS:
                 self.throttle.end(_interrupted(error.reason, error, "token"))
             return
         if not error.sent:  # the connection cannot be used: all others would fail, too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +24,11 @@ class YetiShare(ApiV2):
     api = "/api/v2"
     not_found = "Could not find {0} based on {0}_id."
 
+    token_idle: float = 3600.0
+    """Seconds without a call after which the access token ends."""
     key1: str = field(default_factory=lambda: secrets.token_hex(32))
     key2: str = field(default_factory=lambda: secrets.token_hex(32))
+    _ends_at: float = 0.0
 
     def __post_init__(self) -> None:
         """There is no folder at first: uploads land in the root."""
@@ -47,9 +51,11 @@ class YetiShare(ApiV2):
         return [(method, *call) for call in calls for method in ("POST", "GET")]
 
     def check_token(self, request: web.Request, given: Given) -> None:
-        """Form or query have it, with the account."""
-        if (self.need(given, "access_token"), self.need(given, "account_id")) != (self.access_token, ACCOUNT_ID):
+        """Form or query have it, with the account; each accepted call renews it."""
+        is_known = (self.need(given, "access_token"), self.need(given, "account_id")) == (self.access_token, ACCOUNT_ID)
+        if not is_known or time.monotonic() >= self._ends_at:
             raise web.HTTPUnauthorized(reason=REAUTHENTICATE)
+        self._ends_at = time.monotonic() + self.token_idle
 
     def error(self, request: web.Request, error: web.HTTPException) -> web.Response:
         """An envelope with HTTP 200; for a download a redirect to a web page."""
@@ -62,7 +68,7 @@ class YetiShare(ApiV2):
     def _authorize(self, request: web.Request, given: Given) -> dict[str, Any]:
         if (self.key1, self.key2) not in [tuple(given.get(name) for name in names) for names in KEY_NAMES.values()]:
             raise web.HTTPUnauthorized(reason=f"Could not authenticate user. {INVALID_KEYS}")
-        self.access_token = secrets.token_hex(64)
+        self.access_token, self._ends_at = secrets.token_hex(64), time.monotonic() + self.token_idle
         return {"data": {"access_token": self.access_token, "account_id": ACCOUNT_ID}}
 
     def _delete(self, request: web.Request, given: Given) -> dict[str, Any]:

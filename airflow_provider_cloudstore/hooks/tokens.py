@@ -26,8 +26,7 @@ class _Account:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     kept: Authorization | None = None
-    refusal: ConfigurationError | None = None
-    refused_at: float = 0.0
+    refusal: tuple[float, ConfigurationError] | None = None
 
 
 _accounts: dict[tuple[object, ...], _Account] = {}
@@ -44,19 +43,15 @@ def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
         return settings
     account = _accounts.setdefault((settings.base_url, settings.service.api_path, settings.keys), _Account())
     with account.lock:
-        if account.refusal and time.monotonic() < account.refused_at + _REFUSED_SECONDS:
-            raise copy.copy(account.refusal)
+        if account.refusal and time.monotonic() < account.refusal[0] + _REFUSED_SECONDS:
+            raise copy.copy(account.refusal[1])
         if account.kept is None or account.kept.access_token == refused:
-            account.kept = _authorize(settings, account)
+            from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+            try:
+                with BlockingClient(settings, lambda _: settings) as client:
+                    account.kept = client.perform(Authorize(settings), budget=time_budget())
+            except ConfigurationError as refusal:
+                account.refusal = time.monotonic(), refusal
+                raise
         return settings.authorized(*account.kept)
-
-
-def _authorize(settings: Settings, account: _Account) -> Authorization:
-    from airflow_provider_cloudstore.clients.blocking import BlockingClient
-
-    try:
-        with BlockingClient(settings, lambda _: settings) as client:
-            return client.perform(Authorize(settings), budget=time_budget())
-    except ConfigurationError as refusal:
-        account.refusal, account.refused_at = refusal, time.monotonic()
-        raise

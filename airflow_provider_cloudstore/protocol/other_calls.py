@@ -105,8 +105,6 @@ class Authorize(Operation[Authorization]):
         return exceptions.ConfigurationError(
             f"the service gave no access token for the login and the password of connection '{settings.conn_id}': {ended.reason}",
             operation=self.name,
-            status=ended.status,
-            message=ended.message,
             advice="Check both, and extra 'authorize_with': keys, or account. They are not tried again by this process, because "
             "an account may lock itself.",
         )

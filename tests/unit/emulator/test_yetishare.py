@@ -69,6 +69,16 @@ def test_both_pairs_of_names_get_a_token_and_the_last_one_ends_all_earlier(servi
     assert send(service, "/authorize", **pair | {names[1]: "x" * 64})["response"] == WRONG_KEYS
 
 
+def test_a_token_ends_after_an_idle_time_that_each_accepted_call_renews(service: Emulator) -> None:
+    token = authorize(service)
+    first = service.call(lambda running: vars(running)["_ends_at"])
+    assert send(service, "/folder/listing", **token)["_status"] == "success"
+    assert service.call(lambda running: vars(running)["_ends_at"]) > first
+    service.call(lambda running: setattr(running, "token_idle", 0.0))
+    assert send(service, "/folder/listing", **token)["_status"] == "success"
+    assert send(service, "/folder/listing", **token)["response"] == REAUTHENTICATE
+
+
 @pytest.mark.parametrize(
     ("path", "values", "sentence"),
     [
