@@ -50,10 +50,13 @@ class Extras:
     max_attempts: int = declare(4, "integer", "Attempts", "Maximum requests per call.", bounds=(1, 86_400))
     verify: bool | str = declare(True, "boolean or path", "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
     proxy: Secret | None = declare(None, "proxy", "Proxy", "URL of a proxy, with credentials percent-encoded.", is_secret=True)
-    allow_http: bool = declare(False, "boolean", "Allow plain http", "Allow http beyond loopback, which exposes the token.")
+    allow_http: bool = declare(False, "boolean", "Allow plain http", "Allow http to other machines, which exposes the token.")
     protected_folder_ids: frozenset[str] = declare(
         frozenset({"0", "/"}), "folder ids", "Protected folder ids", "Ids that are never deleted: a list, or separated by commas."
     )
     file_page_url: str = declare(
-        "", "page URL", "File page URL", "URL of a file's page, with {file_id} as placeholder, for the link File of a task."
+        "",
+        "page URL",
+        "File page URL",
+        "URL of a file's page, with {file_id} in the id's place: the link File of a task.",
     )

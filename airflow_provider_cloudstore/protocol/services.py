@@ -37,58 +37,64 @@ _MESSAGES = (
 class Service:
     """What a service is like. The defaults are those of the API document, and of the convention for what it does not show."""
 
-    api_path: str = declare("/cloud/api/v2", "API path", "API path", "Where the calls are, below the base URL, such as /api/v2.")
+    api_path: str = declare("/cloud/api/v2", "API path", "API path", "The path of the calls below the base URL, such as /api/v2.")
     token_in: str = declare(
         IN_DOCUMENT,
         "token place",
         "Token in",
-        "How the token travels: document (a POST's header, a GET's query), header, or parameter (a POST's form, a GET's query).",
+        "Where the token is sent. header; parameter: a POST's form, a GET's query; document: a POST's header, a GET's query.",
     )
     parameters: Mapping[str, str] = declare(
-        {}, "parameters", "Parameters", "What every call carries besides: a JSON object.", is_secret=True
+        {}, "parameters", "Parameters", "Parameters that are added to every call: a JSON object.", is_secret=True
     )
-    authorize: bool = declare(
-        False, "boolean", "Authorize", "Whether the login and the password are keys for which POST /authorize gives the token."
-    )
+    authorize: bool = declare(False, "boolean", "Authorize", "Get the token from POST /authorize, with login and password.")
     authorize_with: str = declare(
-        "keys", "key kind", "Authorize with", "What the login and the password are: keys (key1 and key2), or account (a user's)."
+        "keys",
+        "key kind",
+        "Authorize with",
+        "What login and password are: keys (key1 and key2), or account (a user's name and password).",
     )
     success_when: Mapping[str, Condition] = declare(
         {},
         "conditions",
         "Success when",
-        "What a JSON response holds exactly if it is a success: path=value, path or !path, with & and |; or a JSON object with "
-        "one for each of delete, upload and link.",
+        "The condition that a JSON response meets if it is a success, and only then: path=value, path or !path, joined with & "
+        "and |. For a condition per call, a JSON object with the keys delete, upload and link.",
     )
-    message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "Where the service's words are.")
+    message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the service's words in an error.")
     file_id_path: Paths = declare(
-        Paths.parse("file_id|data.file_id"), "paths", "File id path", "Where the file's id is in an upload's response."
+        Paths.parse("file_id|data.file_id"), "paths", "File id path", "The path of the file's id in an upload's response."
     )
     token_path: Paths = declare(
         Paths.parse("download_token|token|data.download_token|data.token"),
         "paths",
         "Token path",
-        "Where the download token is in a link's response.",
+        "The path of the download token in a link's response.",
     )
     download_url_path: Paths = declare(
         Paths.parse("download_url|url|link|data.download_url|data.url|data.link"),
         "paths",
         "Download URL path",
-        "Where the download URL is in a link's response.",
+        "The path of the download URL in a link's response.",
     )
     expires_path: Paths = declare(
         Paths.parse("expires_at|expires|expires_in|data.expires_at|data.expires|data.expires_in"),
         "paths",
         "Expiry path",
-        "Where the token's expiry is in a link's response: a date, or seconds.",
+        "The path of the token's expiry in a link's response: a date, or seconds.",
     )
     not_found_pattern: re.Pattern[str] | None = declare(
-        None, "pattern", "Not-found pattern", 'Regular expression, without case: an error that it matches means "not found".'
+        None, "pattern", "Not-found pattern", 'A regular expression, without case. An error that it matches means "not found".'
     )
     token_refused_pattern: re.Pattern[str] | None = declare(
-        None, "pattern", "Token-refused pattern", "Regular expression, without case: an error that it matches means HTTP 401."
+        None, "pattern", "Token-refused pattern", "A regular expression, without case. An error that it matches means HTTP 401."
     )
-    download_url: str = declare("", "download URL", "Download URL", "URL to download from, with {token} as placeholder.")
+    download_url: str = declare(
+        "",
+        "download URL",
+        "Download URL",
+        "The URL to download from, with {token} in the token's place, if no response has a URL.",
+    )
     needs_file_id: bool = field(default=False)
     """Whether an upload's response without an id leaves it in doubt: the connection says where the id is."""
 
@@ -120,7 +126,7 @@ SERVICES: dict[str, Service] = {
 """By its name, which extra ``service`` names."""
 
 EXTRAS: dict[str, Extra] = {
-    "service": Extra(API_V2, "service", "Service", f"The service that the other settings change: {' or '.join(SERVICES)}."),
+    "service": Extra(API_V2, "service", "Service", f"The row of defaults: {' or '.join(SERVICES)}."),
     **extras_of(Service),
     **extras_of(Extras),
 }
