@@ -212,7 +212,7 @@ class BadRequestError(RequestRejectedError, PermanentError):
 
 
 class AuthenticationError(RequestRejectedError):
-    """HTTP 401, or words that mean it, and the connection holds no newer token, or that was rejected as well.
+    """The service refused the token (HTTP 401, or words that mean it), and a newer one if the connection has one by now.
 
     Airflow's retries apply: a rotation may be under way.
     """

@@ -137,7 +137,7 @@ class DownloadLink(_Result[DownloadLinkXCom]):
     :param file_id: The file.
     :param token: The token. It is a secret: anyone who has it can download the file.
     :param url_with_token: The URL to download from: the service's, or else that of extra ``download_url``; None without either.
-        Airflow redacts rendered fields by key name: by this one the URL is hidden in the fields of the tasks that consume it.
+        Because of its name, Airflow hides it in the rendered fields of the tasks that consume it.
     :param created_at: When the response arrived (UTC).
     :param expires_at: When the token expires (UTC), if the response says so.
     """

@@ -43,7 +43,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
     :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
-    :param parameters: what else the service takes for each upload, such as ``folder_id``: texts by name (templated).
+    :param parameters: more form fields of each upload: texts by name, such as ``{"folder_id": "42"}`` (templated).
     :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
     :param cloudstore_conn_id: the Airflow connection (templated).
     :returns: How many URLs ended how, and the first failures; the receipts have every outcome.

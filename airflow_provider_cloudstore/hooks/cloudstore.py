@@ -125,7 +125,7 @@ class CloudStoreHook(BaseHook):
         """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
         :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never logged.
-        :param parameters: what else the service takes for an upload, such as ``folder_id``: a text or an integer by name.
+        :param parameters: more form fields of the upload: a text or an integer by name, such as ``{"folder_id": "42"}``.
         :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has one.
         :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.

@@ -35,7 +35,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
     resends the upload.
 
     :param url: An absolute URL with scheme http, https or ftp (templated).
-    :param parameters: What else the service takes for an upload, such as ``folder_id``: texts by name (templated).
+    :param parameters: More form fields of the upload: texts by name, such as ``{"folder_id": "42"}`` (templated).
     :param retry_unknown_outcome: Resend an upload that may have been queued; the service may then hold the file twice.
     :returns: The id that the file has or will have; an empty string if the response has none.
     """
