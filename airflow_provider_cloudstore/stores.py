@@ -69,7 +69,7 @@ def replace_file(path: Any, content: bytes) -> None:
 
 
 @contextmanager
-def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
+def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_CommittedFile]:
     """A file to write, which is at its path once the block ends well; else what was there stays there.
 
     :param tries: the names of the tries of the task that writes it, up to the one that runs. That one's names the file's part,
@@ -77,7 +77,7 @@ def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
     :raises InvalidInputError: if the file cannot be created, and no retry helps.
     """
     validate_target(path)
-    kind = _LocalFile if is_local(path) else _Upload if _protocol(path) in _TRANSACTIONAL else _RenamedFile
+    kind = _LocalFile if is_local(path) else _CommittedFile if _protocol(path) in _TRANSACTIONAL else _RenamedFile
     try:
         file = kind(*filesystem(path), tries)
     except OSError as error:
@@ -92,7 +92,7 @@ def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_Upload]:
         raise
 
 
-class _Upload:
+class _CommittedFile:
     """An upload that nobody sees before it is committed. Its bytes cannot be taken back: to restart is to open another."""
 
     def __init__(self, fs: Any, path: str, tries: Sequence[str]) -> None:
@@ -123,7 +123,7 @@ class _Upload:
         self._file.closed = True  # fsspec would upload what is left when it is collected
 
 
-class _RenamedFile(_Upload):
+class _RenamedFile(_CommittedFile):
     """A file next to the target, for a store where all see what is not yet complete."""
 
     def _open(self) -> Any:

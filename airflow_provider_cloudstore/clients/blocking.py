@@ -210,7 +210,7 @@ def new_session(settings: Settings) -> requests.Session:
     :raises ConfigurationError: if the certificates cannot be read.
     """
     for name in ("urllib3.connection", "urllib3.connectionpool"):
-        logging.getLogger(name).addFilter(_is_of_others)
+        logging.getLogger(name).addFilter(_drop_our_requests)
     session = _Session(settings)
     session.trust_env = False
     session.verify = ca_bundle(settings)
@@ -218,7 +218,7 @@ def new_session(settings: Settings) -> requests.Session:
     return session
 
 
-def _is_of_others(_: logging.LogRecord) -> bool:
+def _drop_our_requests(_: logging.LogRecord) -> bool:
     """Drop what urllib3 logs of our requests: it logs their paths and queries, and these hold tokens."""
     return not _is_sending.get()
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
-OPERATIONS = ("delete", "upload", "link", "authorize", "other", "download", "*")
+from airflow_provider_cloudstore.protocol.services import OPERATION_KEYS
+
+OPERATIONS = (*OPERATION_KEYS, "authorize", "other", "download", "*")
 
 
 class Kind(Enum):

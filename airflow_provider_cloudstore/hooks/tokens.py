@@ -6,10 +6,9 @@ service refuses the one that is kept.
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
@@ -41,10 +40,11 @@ def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
     """
     if not settings.keys:
         return settings
-    account = _accounts.setdefault((settings.base_url, settings.service.api_path, settings.keys), _Account())
+    key = (settings.base_url, settings.service.api_path, settings.service.authorize_with, settings.keys)
+    account = _accounts.setdefault(key, _Account())
     with account.lock:
         if account.refusal and time.monotonic() < account.refusal[0] + _REFUSED_SECONDS:
-            raise copy.copy(account.refusal[1])
+            raise replace(account.refusal[1], subject=settings.conn_id)
         if account.kept is None or account.kept.access_token == refused:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 

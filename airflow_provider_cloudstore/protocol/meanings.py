@@ -28,32 +28,38 @@ class Meaning:
     """A row of the table.
 
     :param error: the error's class.
-    :param once: the class for a call that must not be repeated, if it is another one.
+    :param if_not_idempotent: the class for a call that must not be repeated, if that differs.
     :param says: the reason, where ``{}`` is what was seen.
     :param advice: what to do, if the hint of the error's class does not say it.
     :param wait: what a wait does after it, if not what the error's class says.
     :param names_address: whether the reason names the connection and its address, where something may be wrong.
+    :param shows_keys: whether the message shows the names of the response's fields beside the service's words.
     """
 
     error: ErrorType
-    once: ErrorType | None = None
+    if_not_idempotent: ErrorType | None = None
     says: str = "{}"
     advice: str = ""
     wait: exceptions.Wait | None = None
     names_address: bool = False
+    shows_keys: bool = False
 
     def error_for(self, *, idempotent: bool, resend_in_doubt: bool = False, in_doubt: bool = False) -> ErrorType:
         """The class of the error that a call ends with.
 
-        Once an attempt may have succeeded, no later error but a refused token denies it: an upload then ends with
-        ``OutcomeUnknownError``, and a later request that was never sent counts as ``TransientServiceError``.
+        If an earlier attempt may have succeeded, a later error must not say that nothing happened. Then
+
+        - an error that itself leaves the outcome open, or a refused token, stays what it is;
+        - an idempotent call that was sent keeps its error, too;
+        - an error that is retried counts as ``TransientServiceError``;
+        - any other error of a call that must not be repeated ends in ``OutcomeUnknownError``.
 
         :param resend_in_doubt: whether the caller allows resending what may have arrived.
         :param in_doubt: whether an earlier attempt may have had an effect.
         """
         kind = self.error
-        if self.once and not idempotent:
-            kind = exceptions.TransientServiceError if resend_in_doubt else self.once
+        if self.if_not_idempotent and not idempotent:
+            kind = exceptions.TransientServiceError if resend_in_doubt else self.if_not_idempotent
         if not in_doubt or kind.may_have_effect or self is TOKEN_REFUSED:
             return kind
         if kind.retried and not (idempotent and kind.sent):
@@ -87,7 +93,13 @@ PROXY_REFUSED = Meaning(
     names_address=True,
 )
 IN_DOUBT = Meaning(exceptions.TransientServiceError, exceptions.OutcomeUnknownError)
-"""The request may have been carried out; also a response of the service itself that says so."""
+"""The request may have been carried out."""
+ERROR_WITH_ID = Meaning(
+    exceptions.TransientServiceError,
+    exceptions.OutcomeUnknownError,
+    says="{}, and the service reports an error beside the file's id",
+)
+"""An upload's response has a file's id, and says that it is an error."""
 
 # Errors of the service.
 LIMITED = Meaning(exceptions.RateLimitError)
@@ -106,11 +118,13 @@ REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_RE
 
 # Responses with HTTP 2xx that are no success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
-OTHER_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates")
-"""The same, where the connection says what "not found" looks like, and it does not look like that."""
+UNMATCHED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates")
+"""An error that does not match ``not_found_pattern``, where the connection has one."""
 NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
 """It cannot be the service's own, such as a web page."""
-NO_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
+NO_TOKEN = Meaning(
+    exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True, shows_keys=True
+)
 NO_FILE_ID = Meaning(
     exceptions.TransientServiceError,
     exceptions.OutcomeUnknownError,

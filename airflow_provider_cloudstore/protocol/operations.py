@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -12,10 +11,10 @@ from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.parameters import FILE_ID, FOLDER_ID, SOURCE_URL, Parameter, other_parameters
-from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read, retry_after
+from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -24,11 +23,6 @@ from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, Re
 T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-MAX_MESSAGE_LENGTH = 300
-_RIVALS = (
-    "Each token ends the earlier ones of its account, so another task has probably asked for one. Run fewer of these tasks side "
-    "by side, for example with an Airflow pool."
-)
 
 
 class Operation(Generic[T]):
@@ -44,6 +38,8 @@ class Operation(Generic[T]):
     """Its short name, in the emulator's faults and counters."""
     name: str
     """Its name in messages."""
+    hook_method: str
+    """Its method in both hooks."""
     method: str
     """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
     path: str
@@ -59,11 +55,6 @@ class Operation(Generic[T]):
     """Whether the caller allows repeating it, although it is not idempotent, when its outcome is unknown."""
     advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error, where the hint of its class does not fit."""
-
-    @classmethod
-    def hook_method(cls) -> str:
-        """Its method in both hooks, such as ``delete_folder`` of ``DeleteFolder``."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, settings: Settings, *arguments: Any) -> None:
         try:
@@ -111,8 +102,8 @@ class Operation(Generic[T]):
         """
         attempts = attempts or Attempts(settings.max_attempts, count=1)
         if isinstance(outcome, TransportFailure):
-            return self._error(outcome.meaning, outcome.reason, settings, attempts)
-        reading = read(outcome, self._secrets_of_call(settings, attempts))
+            return error_of(outcome.meaning, outcome.reason, self, settings, attempts)
+        reading = read(outcome, self.secrets_of_call(settings, attempts))
         found = self.find(reading, settings)
         meaning = meaning_of(reading, self, settings.service, has_result=found is not None)
         if meaning is None:
@@ -120,7 +111,7 @@ class Operation(Generic[T]):
         done = None
         if meaning is meanings.MISSING and isinstance(reading.data, dict):
             done = self.result_of_missing(reading, in_doubt=attempts.in_doubt)
-        return done or self._response_error(meaning, reading, settings, attempts)
+        return done or error_of_response(meaning, reading, self, settings, attempts)
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """What the operation asked for, or None; beside it, an ``error`` is a warning."""
@@ -138,51 +129,7 @@ class Operation(Generic[T]):
         """
         return None
 
-    def _response_error(self, meaning: Meaning, reading: Reading, settings: Settings, attempts: Attempts) -> CloudStoreError:
-        service = settings.service
-        link = finding.find_link("", replace(reading, secrets=()), service, settings.base_url)
-        if link and isinstance(reading.data, dict):  # the message may repeat the download token
-            reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
-        # Redacted before it is cut: the rest of a secret that is cut in two would not be recognized.
-        message = reading.safe(reading.words(service))[:MAX_MESSAGE_LENGTH]
-        if meaning is meanings.NO_TOKEN and " " not in message:  # a word may be a token that nobody has declared
-            message = ""
-        shows_keys = not reading.problem and reading.data is not None and (not message or meaning is meanings.NO_TOKEN)
-        seen = f"HTTP {reading.response.status}"
-        if reading.is_2xx and reading.problem:
-            seen += f" with {reading.problem}"
-        elif reading.is_2xx and (stated := reading.stated_status):
-            seen += f" that states {stated}"
-        details = "; ".join(filter(None, (message, reading.safe(reading.keys) if shows_keys else "")))
-        error = self._error(meaning, seen, settings, attempts, details)
-        return replace(error, status=reading.response.status, message=message, retry_after=retry_after(reading.response))
-
-    def _error(self, meaning: Meaning, seen: str, settings: Settings, attempts: Attempts, details: str = "") -> CloudStoreError:
-        """The error of an attempt.
-
-        :param seen: what was seen, such as ``HTTP 404``.
-        :param details: what the service said, without secrets.
-        """
-        kind = meaning.error_for(idempotent=self.idempotent, resend_in_doubt=self.resends_in_doubt, in_doubt=attempts.in_doubt)
-        is_meant = kind in (meaning.error, meaning.once)  # else it is what an earlier attempt makes of it
-        advice, wait = (meaning.advice, meaning.wait) if is_meant else ("", None)
-        if meaning is meanings.TOKEN_REFUSED and settings.keys:
-            advice, wait = _RIVALS, "tolerates"
-        reason = meaning.says.format(seen)
-        if meaning.names_address:
-            named = f"connection '{settings.conn_id}' " if settings.conn_id else ""
-            reason += f" ({named}at {settings.route})"
-        secrets = self._secrets_of_call(settings, attempts)
-        return kind(
-            redact(f"{reason}: {details}" if details else reason, secrets),
-            operation=self.name,
-            subject=self.redacted(secrets),
-            attempts=attempts.count,
-            advice=advice or self.advice.get(kind, ""),
-            wait=wait,
-        )
-
-    def _secrets_of_call(self, settings: Settings, attempts: Attempts) -> tuple[Secret, ...]:
+    def secrets_of_call(self, settings: Settings, attempts: Attempts) -> tuple[Secret, ...]:
         """What no message of the call may contain, the token that was replaced included."""
         refused = (attempts.refused_token,) if attempts.refused_token else ()
         return (*settings.secrets, *refused, *self.secrets)
@@ -199,7 +146,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     :param ignore_missing: whether it is a success that the folder does not exist.
     """
 
-    key, name = "delete", "delete folder"
+    key, name, hook_method = "delete", "delete folder", "delete_folder"
     method, path = "POST", "/folder/delete"
     parameters = (FOLDER_ID,)
     idempotent = has_subject = True
@@ -235,7 +182,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     :param retry_unknown_outcome: whether it is repeated if its outcome is unknown.
     """
 
-    key, name = "upload", "remote upload"
+    key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
     parameters: tuple[Parameter, ...] = (SOURCE_URL,)
     idempotent = has_subject = False
@@ -271,7 +218,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 class CreateDownloadLink(Operation[DownloadLink]):
     """Create a download token for a file (``GET /file/download``)."""
 
-    key, name = "link", "download link"
+    key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
     parameters = (FILE_ID,)
     idempotent = has_subject = needs_result = True

@@ -58,7 +58,7 @@ class OtherCall(Operation[Json]):
             )
         self.path, self.name = f"/{below[1]}", f"{self.method} /{below[1]}"
         if known := _KNOWN.get(self.path.lower()):
-            raise InvalidInputError(f"this path has a method of its own: use {known.hook_method()}", operation=self.name)
+            raise InvalidInputError(f"this path has a method of its own: use {known.hook_method}", operation=self.name)
         self.idempotent = idempotent or self.method == "GET"
         self.parameters = other_parameters(parameters, self.name)
         super().__init__(settings, *parameters.values())
@@ -103,8 +103,9 @@ class Authorize(Operation[Authorization]):
         if not isinstance(ended, _REFUSALS):
             return ended
         return exceptions.ConfigurationError(
-            f"the service gave no access token for the login and the password of connection '{settings.conn_id}': {ended.reason}",
-            operation=self.name,
+            f"the service gave no access token for its login and password: {ended.reason}",
+            operation="connection",
+            subject=settings.conn_id,
             advice="Check both, and extra 'authorize_with': keys, or account. They are not tried again by this process, because "
             "an account may lock itself.",
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAGE_TYPES = ("text/html", "application/xhtml")
 _CODINGS = ("gzip", "x-gzip", "deflate")
-_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # all others are none (IANA)
+_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # IANA has no other
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
@@ -51,7 +51,7 @@ _OPEN_TO_WORDS = (
     meanings.REJECTED,
     meanings.BAD_REQUEST,
 )
-_INTERNAL = re.compile(r"\binternal\b.*\berror\b|\binternal_?error\b|\bserver error\b|\bdatabase", re.IGNORECASE)
+_INTERNAL = re.compile(r"\binternal\b.*\berror\b|\b(?:internal|database)[ _]?error\b", re.IGNORECASE)
 _ERROR_STATE = re.compile("(?:error|fail).*", re.DOTALL)
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
@@ -144,7 +144,7 @@ def _problem_of(text: str, content_type: str) -> str:
 
 
 def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
-    """The body without its content coding, and what is wrong with it. A coding that is none leaves a body that reads as it is."""
+    """The body without its content coding, and what is wrong with it. An unknown coding is ignored if the body is readable."""
     if coding in ("", "identity") or not body:
         is_readable = True
     elif any(one.strip() in _CODINGS for one in coding.split(",")):
@@ -163,18 +163,20 @@ def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
 def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
     """What a response means; None if it is a success.
 
+    An error is looked for in this order: the owner's patterns, the HTTP status, ``success_when``, the convention.
+
     :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
     """
     if reading.is_2xx and reading.problem:
         return meanings.NOT_A_RESPONSE
     if reading.is_2xx and not _is_error(reading, operation, service, has_result=has_result):
-        return _of_no_error(reading, operation, service, has_result=has_result)
+        return _unless_incomplete(reading, operation, service, has_result=has_result)
     if has_result and not operation.idempotent:
-        return meanings.IN_DOUBT  # an error beside the id of the uploaded file
+        return meanings.ERROR_WITH_ID
     status = reading.stated_status if reading.is_2xx else reading.response.status
     meaning = meanings.of_status(status) if status else meanings.STATED_ERROR
     declared = None if 500 <= reading.response.status <= 599 else _declared(reading, operation, service)
-    return declared or _of_error(meaning, reading, operation, service)
+    return declared or _refined(meaning, reading, operation, service)
 
 
 def _is_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> bool:
@@ -200,8 +202,8 @@ def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
     )
 
 
-def _of_no_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """What a 2xx response means that says nothing of an error; None if it is a success."""
+def _unless_incomplete(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+    """None if a 2xx response without an error has what the operation needs; else what it means."""
     if not operation.needs_result:
         return None
     if has_result and not isinstance(reading.data, str):
@@ -228,8 +230,11 @@ def _declared(reading: Reading, operation: Operation[Any], service: Service) -> 
     return next((meaning for pattern, meaning in patterns if pattern and any(map(pattern.search, texts))), None)
 
 
-def _of_error(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """What an error means of which the connection says nothing, and whose status or number means ``meaning``."""
+def _refined(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """What an error means that no pattern of the connection matches.
+
+    :param meaning: what its status alone means.
+    """
     if reading.response.status == 503 and is_rate_limit(reading.response):
         # Some front ends send such a page after a timeout: then an upload may have been queued.
         return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
@@ -241,7 +246,10 @@ def _of_error(meaning: Meaning, reading: Reading, operation: Operation[Any], ser
 
 
 def _by_words(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """What the service's words make of a meaning, where the connection's owner has not said what they mean."""
+    """What an error means by the service's words, where the connection's owner has not declared them.
+
+    :param meaning: what it means without them.
+    """
     if meaning not in _OPEN_TO_WORDS or reading.problem:
         return meaning
     words = reading.words(service)
@@ -251,7 +259,7 @@ def _by_words(meaning: Meaning, reading: Reading, operation: Operation[Any], ser
         return meaning
     if _INTERNAL.search(words):
         return meanings.IN_DOUBT
-    return meanings.OTHER_ERROR if operation.has_subject and service.not_found_pattern else meaning
+    return meanings.UNMATCHED_ERROR if operation.has_subject and service.not_found_pattern else meaning
 
 
 def _error_states(reading: Reading) -> list[str]:

@@ -14,6 +14,8 @@ from airflow_provider_cloudstore.protocol.extras import Extra, Extras, declare, 
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
+OPERATION_KEYS = ("delete", "upload", "link")
+"""The keys of the operations, for each of which ``success_when`` may have a condition."""
 KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
 """The parameters of ``POST /authorize``, by what the connection's login and password are."""
 

@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.meanings import PROXY_ADVICE
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.services import EXTRAS, KEY_NAMES, SERVICES, TOKEN_PLACES, Service
+from airflow_provider_cloudstore.protocol.services import EXTRAS, KEY_NAMES, OPERATION_KEYS, SERVICES, TOKEN_PLACES, Service
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
@@ -231,8 +231,8 @@ def _conditions(value: Any) -> dict[str, Condition]:
     given = _from_json(value) if str(value).lstrip().startswith("{") else value
     if not isinstance(given, dict):
         return {"": Condition.parse(given)}
-    if unknown := given.keys() - {"delete", "upload", "link"}:
-        raise ConfigurationError(f"must have only delete, upload and link as keys, not {', '.join(sorted(map(repr, unknown)))}")
+    if unknown := given.keys() - {*OPERATION_KEYS}:
+        raise ConfigurationError(f"must have only the keys {', '.join(OPERATION_KEYS)}, not {', '.join(map(repr, unknown))}")
     return {key: Condition.parse(one) for key, one in given.items()}
 
 
@@ -252,7 +252,7 @@ def _api_path(value: Any) -> str:
 
 
 def _one_of(choices: Iterable[str], value: Any) -> str:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(f"must be one of {', '.join(choices)}")
     return str(value)
 

@@ -88,7 +88,7 @@ def test_wrong_keys_are_tried_once_by_a_process_and_are_permanent(site: Emulator
     assert asked(site) == 1
     works, message = CloudStoreHook().test_connection()
     assert not works
-    assert "login and the password" in message
+    assert "login and password" in message
 
 
 def test_threads_that_are_refused_together_ask_for_one_token(site: Emulator) -> None:

@@ -55,7 +55,7 @@ def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
     error: Any = Authorize(own).interpret(answer, own)
     assert type(error) is exceptions.ConfigurationError
     assert (error.permanent, error.wait) == (True, "ends")
-    assert "login and the password of connection" in str(error)
+    assert "login and password" in str(error)
     assert not [key for key in (KEY_1, KEY_2) if key in str(error)]
 
 

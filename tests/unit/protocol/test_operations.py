@@ -67,7 +67,7 @@ def test_both_hooks_return_the_same_plain_data(emulator: Emulator, operation: ty
     assert key in CALLS, "a value for each parameter in VALUES of tests/support.py"
     assert key in row_for("429").cells, "a column in docs/operate/retries.md, or this name in the header of one"
     kind, *arguments = CALLS[key]
-    method = kind.hook_method()
+    method = kind.hook_method
 
     async def of_the_other() -> Any:
         async with CloudStoreAsyncHook() as hook:

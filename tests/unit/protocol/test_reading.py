@@ -295,3 +295,16 @@ def test_a_word_that_may_be_a_token_which_nobody_has_declared_is_not_shown(body:
     kind, *arguments = CALLS["link"]
     error: Any = kind(own, *arguments).interpret(response(200, body if isinstance(body, dict) else body.encode()), own)
     assert ("hunter2" in str(error)) is shows
+
+
+@pytest.mark.parametrize("words", ["Folder 7 is not in our database", "Remote server error 404"])
+def test_words_about_a_database_or_a_remote_server_leave_nothing_in_doubt(words: str) -> None:
+    for operation in CALLS:
+        assert ending(operation, {"status": "error", "message": words}) == "ServiceError"
+
+
+def test_an_error_beside_a_files_id_says_so() -> None:
+    own = connected({})
+    kind, *arguments = CALLS["upload"]
+    error = kind(own, *arguments).interpret(response(200, {"status": "error", "file_id": "f1"}), own)
+    assert "HTTP 200, and the service reports an error beside the file's id" in str(error)

@@ -1,0 +1,77 @@
+"""Builds the error of an attempt from its meaning, with what was seen and what the service said, without secrets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol import finding, meanings
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.reading import Reading, retry_after
+from airflow_provider_cloudstore.protocol.secrets import redact
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.operations import Operation
+
+MAX_MESSAGE_LENGTH = 300
+_OTHER_TASKS = (
+    "Each token ends the earlier ones of its account, so another task has probably asked for one. Run fewer of these tasks side "
+    "by side, for example with an Airflow pool."
+)
+
+
+def error_of_response(
+    meaning: Meaning, reading: Reading, operation: Operation[Any], settings: Settings, attempts: Attempts
+) -> CloudStoreError:
+    """The error of an attempt that was answered."""
+    service = settings.service
+    link = finding.find_link("", replace(reading, secrets=()), service, settings.base_url)
+    if link and isinstance(reading.data, dict):  # the message may repeat the download token
+        reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
+    # Redacted before it is cut: the rest of a secret that is cut in two would not be recognized.
+    message = reading.safe(reading.words(service))[:MAX_MESSAGE_LENGTH]
+    if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
+        message = ""
+    shows_keys = not reading.problem and reading.data is not None and (meaning.shows_keys or not message)
+    seen = f"HTTP {reading.response.status}"
+    if reading.is_2xx and reading.problem:
+        seen += f" with {reading.problem}"
+    elif reading.is_2xx and (stated := reading.stated_status):
+        seen += f" that states {stated}"
+    details = "; ".join(filter(None, (message, reading.safe(reading.keys) if shows_keys else "")))
+    error = error_of(meaning, seen, operation, settings, attempts, details=details)
+    return replace(error, status=reading.response.status, message=message, retry_after=retry_after(reading.response))
+
+
+def error_of(
+    meaning: Meaning, seen: str, operation: Operation[Any], settings: Settings, attempts: Attempts, *, details: str = ""
+) -> CloudStoreError:
+    """The error of an attempt.
+
+    :param seen: what was seen, such as ``HTTP 404``.
+    :param details: what the service said, without secrets.
+    """
+    kind = meaning.error_for(
+        idempotent=operation.idempotent, resend_in_doubt=operation.resends_in_doubt, in_doubt=attempts.in_doubt
+    )
+    advice, wait = "", None
+    if kind in (meaning.error, meaning.if_not_idempotent):  # otherwise, an earlier attempt makes another error of it
+        advice, wait = meaning.advice, meaning.wait
+    if meaning is meanings.TOKEN_REFUSED and settings.keys:
+        advice, wait = _OTHER_TASKS, "tolerates"
+    reason = meaning.says.format(seen)
+    if meaning.names_address:
+        connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
+        reason += f" ({connection}at {settings.route})"
+    secrets = operation.secrets_of_call(settings, attempts)
+    return kind(
+        redact(f"{reason}: {details}" if details else reason, secrets),
+        operation=operation.name,
+        subject=operation.redacted(secrets),
+        attempts=attempts.count,
+        advice=advice or operation.advice.get(kind, ""),
+        wait=wait,
+    )
