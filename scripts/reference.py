@@ -1,4 +1,4 @@
-"""Writes the reference's pages of operators, results and errors from the code that they describe.
+"""Writes the reference's pages of operators, hooks, results and errors from the code that they describe.
 
 ``python -m scripts.reference`` writes them; with ``--check``, it names those that are stale and exits with status 1.
 """
@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_cloudstore import exceptions, results
+from airflow_provider_cloudstore.doctor import diagnose
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.operators.base import XCOM_FILE_PAGE, CloudStoreOperator, FileLink
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.receipts import read_receipts, write_failed
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -39,6 +42,21 @@ RESULTS: Mapping[type, type] = {
     results.DownloadedFile: results.DownloadedFileXCom,
 }
 """What each method of a hook returns, and its type as an XCom."""
+HOOK_METHODS = (
+    "delete_folder",
+    "upload_from_url",
+    "create_download_link",
+    "download",
+    "request",
+    "get_conn",
+    "test_connection",
+)
+PUBLIC: Mapping[Any, str] = {
+    diagnose: "`doctor`",
+    read_receipts: "`receipts`",
+    write_failed: "`receipts`",
+}
+"""Public names beside the hooks, with the module of the package that has them."""
 SHARED: tuple[type, ...] = (WaitingOperator, CloudStoreOperator)
 """Bases whose parameters are documented once."""
 
@@ -82,18 +100,23 @@ def parameters(kind: type) -> Iterator[tuple[str, ...]]:
     meanings: dict[str, str] = {}
     for one in reversed(own_bases(kind)):
         meanings |= fields_of(one)
-    shared = {name for one in SHARED if one is not kind for name in signature_of(one)}
+    shared = {name for one in SHARED if one is not kind for name in parameters_of(one)}
     seen = {"self", "kwargs", *shared}
     for one in own_bases(kind):
-        for name, parameter in signature_of(one).items():
+        for name, parameter in parameters_of(one).items():
             if name not in seen:
                 seen.add(name)
                 yield f"`{name}`", type_of(str(parameter.annotation)), default_of(parameter), meanings[f"param {name}"]
 
 
-def signature_of(kind: Any) -> Mapping[str, inspect.Parameter]:
+def parameters_of(kind: Any) -> Mapping[str, inspect.Parameter]:
     """The parameters of a class's own constructor, if it has one."""
     return inspect.signature(kind.__init__).parameters if "__init__" in vars(kind) else {}
+
+
+def signature_of(documented: Any) -> list[inspect.Parameter]:
+    """The parameters of a function."""
+    return list(inspect.signature(documented).parameters.values())
 
 
 def default_of(parameter: inspect.Parameter) -> str:
@@ -186,6 +209,41 @@ def errors_page() -> str:
     return "\n\n".join(["# Errors", GENERATED, intro, table(head, rows)])
 
 
+def hooks_page() -> str:
+    """The page of the hooks, and of the functions that are public."""
+    methods = [getattr(CloudStoreHook, name) for name in HOOK_METHODS]
+    intro = (
+        "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). Return a field such as "
+        "`result.file_id`, or `result.to_dict()`, from a `@task`. A hook takes `cloudstore_conn_id`."
+    )
+    twin = (
+        "## CloudStoreAsyncHook\n\nIt has the same methods as coroutines, without `download`, `get_conn` and `test_connection`. "
+        "Use it with `async with`."
+    )
+    others = [diagnose, read_receipts, write_failed]
+    return "\n\n".join(
+        [
+            "# Hooks and functions",
+            GENERATED,
+            intro,
+            "## CloudStoreHook\n\nFrom `airflow_provider_cloudstore.hooks.cloudstore`.",
+            table(("method", "what it does", "raises, for example"), map(callable_row, methods)),
+            twin,
+            "## Doctor and receipts",
+            table(("name", "what it does", "raises, for example"), map(callable_row, others)),
+        ]
+    )
+
+
+def callable_row(documented: Any) -> tuple[str, ...]:
+    """The row of a method, a function or a class: its parameters, what it does, and its first error."""
+    raised = [name.removeprefix("raises ") for name in fields_of(documented) if name.startswith("raises ")]
+    given = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature_of(documented)]
+    module = "" if inspect.isfunction(documented) and "." in documented.__qualname__ else f"{PUBLIC[documented]}: "
+    shown = str(inspect.Signature([one for one in given if one.name not in ("self", "kwargs")]))
+    return f"{module}`{documented.__name__}{shown}`", text_of(documented), ", ".join(f"`{one}`" for one in raised[:1])
+
+
 def yes(value: bool) -> str:
     """A truth value in a table."""
     return "yes" if value else "no"
@@ -193,7 +251,7 @@ def yes(value: bool) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or with ``--check`` print which are stale; return the exit status."""
-    made = {"operators.md": operators_page(), "results.md": results_page(), "errors.md": errors_page()}
+    made = {"operators.md": operators_page(), "results.md": results_page(), "errors.md": errors_page(), "hooks.md": hooks_page()}
     stale = [name for name, text in made.items() if not (PAGES / name).exists() or (PAGES / name).read_text() != f"{text}\n"]
     if "--check" in arguments:
         for name in stale:
