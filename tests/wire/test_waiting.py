@@ -106,8 +106,8 @@ def test_a_file_that_comes_is_found_alike_on_the_worker_and_in_the_triggerer(
     [
         (PAGE, 20.0, exceptions.InvalidResponseError, "download link 'f1': HTTP 200"),
         (
-            LATE, 0.3, exceptions.FileWaitTimeoutError,
-            "wait 'f1': the file was not available within 0.3 s; last response: HTTP 404: Could not find the file.",
+            LATE, 1.0, exceptions.FileWaitTimeoutError,
+            "wait 'f1': the file was not available within 1 s; last response: HTTP 404: Could not find the file.",
         ),
     ],
 )  # fmt: skip
