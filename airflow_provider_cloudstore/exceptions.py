@@ -1,11 +1,10 @@
-"""What can go wrong, as types that carry data, so that no caller has to parse a message.
+"""The errors of this package. They carry data in attributes, so that no caller has to parse a message.
 
-Each class says in class attributes what its callers ask, so that nobody keeps lists of classes. A subclass of yours inherits
-them.
+Class attributes answer what callers ask about an error, so that no caller has to list classes. Subclasses inherit them.
 
-A message has two lines: the operation, the subject and what happened; then what to do. It is built from those parts alone,
-never from a library's exception, because those print whole URLs. Each part is one line, so no text of the service can end a line
-of a log and forge the next.
+A message has two lines. The first names the operation, the subject and what happened; the second says what to do. A message never
+includes the text of a library's exception, because libraries print whole URLs. Each part of a message is a single line, so that
+text from the service cannot end a line of a log and forge the next line.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import Any, ClassVar, Literal
 from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowSensorTimeout
 
 Wait = Literal["ends", "goes on", "tolerates"]
-"""What a wait for a file does after an error; ``tolerates``: it goes on unless several of them in a row last."""
+"""What a wait for a file does after an error. ``tolerates``: it goes on until a series of such errors has lasted a while."""
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 BASE_URL_ADVICE = "that the connection's host is the base URL, and its extra 'api_path' where the calls are below it."
 
 
 def one_line(text: str) -> str:
-    """``text`` as one line that neither a log nor a terminal interprets.
+    """Return ``text`` as one line that neither a log nor a terminal interprets.
 
-    Spaces of any kind and line breaks become a space; control, format and bidirectional characters become escapes, as in a string
-    of Python.
+    Line breaks and unusual spaces become a plain space. Control, format and bidirectional characters are escaped as in a Python
+    string literal.
     """
     if text.isprintable():
         return text
@@ -40,32 +39,32 @@ def one_line(text: str) -> str:
 class CloudStoreError(AirflowException):
     """Base of every error of this package.
 
-    :param reason: what happened, one clause, free of secrets.
-    :param operation: the operation's name, such as ``delete folder``; ``connection`` if there was none yet.
+    :param reason: what happened, as one clause without secrets.
+    :param operation: the operation's name, such as ``delete folder``; ``connection`` if no operation had begun.
     :param subject: the folder id, the file id, or the redacted source URL.
     :param status: the HTTP status, if there was a response.
     :param attempts: how many requests the call had sent.
-    :param retry_after: seconds that the service asked to wait (``Retry-After``), if it did.
-    :param message: the service's message, free of secrets; empty if there was none, or a web page.
+    :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
+    :param message: the service's message, without secrets; empty if the response had no message or was a web page.
     :param advice: what to do, if the hint of the error's class does not say it.
     :param ended_by: why a batch ended early; empty for any other error.
-    :param wait: what a wait does after it, if not what its class says.
+    :param wait: what a wait does after this error; by default, what the error's class says.
     """
 
     permanent: ClassVar[bool] = False
-    """Whether Airflow's retries are skipped: it is a :class:`PermanentError`."""
+    """Whether Airflow skips its retries, because the error is a :class:`PermanentError`."""
     sent: ClassVar[bool] = True
-    """Whether a request may have reached the service: in doubt, yes."""
+    """Whether a request may have reached the service; true in case of doubt."""
     may_have_effect: ClassVar[bool] = False
-    """Whether the operation may have been done all the same."""
+    """Whether the operation may have been carried out in spite of the error."""
     retried: ClassVar[bool] = False
-    """Whether the call itself makes another attempt, within its attempts and its time."""
+    """Whether the call itself makes another attempt, as long as it has attempts and time left."""
     default_wait: ClassVar[Wait] = "ends"
-    """What a wait for a file does after it."""
+    """What a wait for a file does after the error, unless :attr:`wait` says otherwise."""
     hint: ClassVar[str] = ""
-    """What to do about it."""
+    """What to do about the error."""
     hints: ClassVar[Mapping[str, str]] = {}
-    """By :attr:`ended_by`, where :attr:`hint` does not fit."""
+    """Hints by the value of :attr:`ended_by`, for the cases that :attr:`hint` does not fit."""
 
     reason: str
     _: KW_ONLY
@@ -83,7 +82,7 @@ class CloudStoreError(AirflowException):
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(getattr(self, part)))
         self.wait = self.wait or self.default_wait
-        super().__init__(self.reason)  # what pickle and copy create an error from, before they set its fields
+        super().__init__(self.reason)  # pickle and copy recreate an error from this argument, then set its fields
 
     def __str__(self) -> str:
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
@@ -95,19 +94,19 @@ class CloudStoreError(AirflowException):
 
     @property
     def what_to_do(self) -> str:
-        """The advice, or the hint."""
+        """The advice if there is any, or else the hint."""
         return self.advice or self.hints.get(self.ended_by, self.hint)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as plain data, for a trigger's event; one of a user's own subclass as its parent here."""
-        kind = next(one.__name__ for one in type(self).__mro__ if one.__module__ == __name__)
+        """Return the error as plain data, for a trigger's event. A user's subclass becomes its nearest base class here."""
+        kind = next(base.__name__ for base in type(self).__mro__ if base.__module__ == __name__)
         return {"kind": kind, **asdict(self)}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> CloudStoreError:
-        """The error that :meth:`to_dict` described.
+        """Recreate the error that :meth:`to_dict` described.
 
-        :raises KeyError: if this module has no such error.
+        :raises KeyError: if this module has no error class of that name.
         """
         fields = dict(data)
         kind: type[CloudStoreError] = globals()[fields.pop("kind")]
@@ -115,7 +114,7 @@ class CloudStoreError(AirflowException):
 
 
 class PermanentError(CloudStoreError, AirflowFailException):
-    """The same request would fail again, or must not be repeated, so Airflow does not retry the task."""
+    """The same request would fail again or must not be repeated, so Airflow does not retry the task."""
 
     permanent = True
 
@@ -142,7 +141,7 @@ class ServiceUnreachableError(CloudStoreError):
 
 
 class RateLimitError(CloudStoreError):
-    """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks for the request later. It had no effect."""
+    """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks to try later. The request had no effect."""
 
     retried = True
     default_wait = "goes on"
@@ -150,7 +149,7 @@ class RateLimitError(CloudStoreError):
 
 
 class TransientServiceError(CloudStoreError):
-    """The service failed, or the outcome is unknown; repeating the request is safe, or the caller opted in to it."""
+    """The service failed, or the outcome is unknown. Repeating the request is safe, or the caller opted in to it."""
 
     may_have_effect = True
     retried = True
@@ -179,27 +178,27 @@ class ServiceError(CloudStoreError):
 
 
 class InvalidResponseError(CloudStoreError):
-    """HTTP 2xx with a body that is not a usable response: too large, a web page, or without a token."""
+    """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
 
     default_wait = "tolerates"
     hint = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
 class RequestRejectedError(CloudStoreError):
-    """HTTP 4xx, and nobody knows whether the same request would be rejected again: Airflow's retries apply."""
+    """HTTP 4xx, where it is unknown whether the same request would be rejected again. Airflow's retries apply."""
 
     default_wait: ClassVar[Wait] = "tolerates"
     hint = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 
 class PermissionDeniedError(RequestRejectedError):
-    """HTTP 403. Airflow's retries apply: it may be a front end's."""
+    """HTTP 403. Airflow's retries apply, because the response may come from a front end."""
 
     hint = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
 class NotFoundError(RequestRejectedError):
-    """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may yet arrive."""
+    """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
     default_wait = "goes on"
     hint = f"Check the id, and {BASE_URL_ADVICE}"
@@ -212,9 +211,9 @@ class BadRequestError(RequestRejectedError, PermanentError):
 
 
 class AuthenticationError(RequestRejectedError):
-    """The service refused the token (HTTP 401, or words that mean it), and a newer one if the connection has one by now.
+    """The service refused the token (HTTP 401, or words that mean it), and any newer token that the connection has by now.
 
-    Airflow's retries apply: a rotation may be under way.
+    Airflow's retries apply, because a rotation of the token may be under way.
     """
 
     default_wait = "ends"
@@ -225,7 +224,7 @@ class AuthenticationError(RequestRejectedError):
 
 
 class LinkRejectedError(RequestRejectedError):
-    """The download host rejects a link that was just created. A download tries again with a new one."""
+    """The download host rejected a link that was just created. The download tries again with a new link."""
 
     retried = True
 
@@ -255,9 +254,9 @@ _RESUMES = "With receipts, the task resumes when it is retried or cleared; with 
 class BatchInterruptedError(CloudStoreError):
     """A batch ended early, and a retry resumes it.
 
-    Its ``ended_by`` is ``terminated`` (also if ``execution_timeout`` was nearly over), ``service`` (it failed for every URL),
-    ``rate_limit`` (it accepted nothing but asked to wait), ``token`` (it refused the token), ``store`` (the manifest could not be
-    copied, or the receipts not be read or written), or ``superseded`` (a newer try has taken over).
+    Its ``ended_by`` is ``terminated`` (also if ``execution_timeout`` was nearly over), ``service`` (the service failed for every
+    URL), ``rate_limit`` (the service accepted no URL, but asked to wait), ``token`` (the service refused the token), ``store``
+    (the manifest could not be copied, or the receipts could not be read or written), or ``superseded`` (a newer try took over).
     """
 
     hint = _RESUMES
@@ -271,10 +270,10 @@ class BatchInterruptedError(CloudStoreError):
 
 
 class BatchStoppedError(PermanentError):
-    """A batch stopped until somebody has fixed the cause; then clear the task, and it resumes.
+    """A batch stopped, and somebody has to fix the cause. When the task is cleared after that, the batch resumes.
 
-    Its ``ended_by`` is ``refused`` (``max_consecutive_failures`` URLs in a row), or ``receipts`` (they are damaged or missing, or
-    cannot be written).
+    Its ``ended_by`` is ``refused`` (the service refused ``max_consecutive_failures`` URLs in a row), or ``receipts`` (the
+    receipts are damaged or missing, or cannot be written).
     """
 
     hint = "Fix the cause, then clear the task: it resumes."
@@ -284,6 +283,6 @@ class BatchStoppedError(PermanentError):
 
 
 class BatchFailedError(PermanentError):
-    """A batch finished, but some uploads failed, or are unknown. A retry would do nothing."""
+    """A batch finished, but some uploads failed or have an unknown outcome. A retry would do nothing."""
 
     hint = "Correct what failed, then clear the task: with receipts, it resends the failed URLs only."

@@ -1,4 +1,4 @@
-"""What the hooks return, and the XComs of the operators: ``to_dict()`` of a result is what the operator stores."""
+"""The results that the hooks return, and the types of their ``to_dict()``, which the operators store as XComs."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class _Result(Generic[XCom]):
     __slots__ = ()
 
     def to_dict(self) -> XCom:
-        """The result as plain data, with dates as ISO 8601 in UTC; a download link has its token."""
-        data = {one.name: getattr(self, one.name) for one in fields(cast("Any", self))}
+        """Return the result as plain data, with dates as ISO 8601 in UTC. A download link includes its token."""
+        data = {attribute.name: getattr(self, attribute.name) for attribute in fields(cast("Any", self))}
         moments = {name: value for name, value in data.items() if isinstance(value, DateTime)}
         texts = {name: moment.in_timezone("UTC").to_iso8601_string() for name, moment in moments.items()}
         return cast("XCom", data | texts)
@@ -118,7 +118,7 @@ class FolderDeletion(_Result[FolderDeletionXCom]):
 class RemoteUpload(_Result[RemoteUploadXCom]):
     """An upload was queued: the service fetches the file later.
 
-    :param file_id: The id that the file has or will have; empty if the service's response does not have it.
+    :param file_id: The id that the file has or will have; empty if the service's response does not contain it.
     :param url: The source URL, redacted.
     :param requested_at: When the upload was sent (UTC).
     :param response: The service's response: parsed JSON, text, or None.
@@ -136,8 +136,8 @@ class DownloadLink(_Result[DownloadLinkXCom]):
 
     :param file_id: The file.
     :param token: The token. It is a secret: anyone who has it can download the file.
-    :param url_with_token: The URL to download from: the service's, or else that of extra ``download_url``; None without either.
-        Because of its name, Airflow hides it in the rendered fields of the tasks that consume it.
+    :param url_with_token: The URL to download from, as the service or else extra ``download_url`` gives it; None without either.
+        Because of its name, Airflow hides this URL in the rendered fields of the tasks that consume it.
     :param created_at: When the response arrived (UTC).
     :param expires_at: When the token expires (UTC), if the response says so.
     """
@@ -154,10 +154,10 @@ class DownloadedFile(_Result[DownloadedFileXCom]):
     """A file was downloaded and verified.
 
     :param file_id: The file.
-    :param path: Where it is, as specified by the target.
-    :param name: The name that its host gave it (``Content-Disposition``), without a path; None if it gave none.
-    :param bytes: Its size in bytes.
-    :param sha256: Its SHA-256, in hexadecimal.
+    :param path: Where the file is, as the target specifies it.
+    :param name: The file's name according to its host (``Content-Disposition``), without a path; None if the host gave no name.
+    :param bytes: The file's size in bytes.
+    :param sha256: The file's SHA-256, in hexadecimal.
     """
 
     file_id: str

@@ -1,4 +1,4 @@
-"""The service's API as values: requests, and what responses and failures mean. Both clients share every decision.
+"""The service's API as values: requests, and the meanings of responses and failures. Both clients share every decision.
 
-Nothing in here opens a socket, reads a clock or sleeps; of Airflow, it uses the base classes of `exceptions.py`.
+Nothing in this package opens a socket, reads a clock or sleeps. From Airflow, it uses only the base classes of `exceptions.py`.
 """

@@ -1,7 +1,7 @@
 """The attempts of a call or a download as a value, and the retry policy of both.
 
-Exponential backoff with full jitter, or ``Retry-After``; it ends after the connection's ``max_attempts``, or if the next pause
-would exceed the time that is left.
+A retry waits for ``Retry-After``, or else for an exponential backoff with full jitter. Retries end after the connection's
+``max_attempts``, or when the next pause would exceed the time that is left.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from airflow_provider_cloudstore.protocol.secrets import Secret
 log = logging.getLogger(__name__)
 
 DEFAULT_BUDGET = 300.0
-"""Seconds that a call may take with all its attempts, unless ``execution_timeout`` is shorter; of a download, a pause."""
+"""The most seconds for a call with all its attempts, or for a pause of a download, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How many requests were sent, and what is known from them.
+    """The number of attempts so far, and what is known from them.
 
-    :param maximum: how many may be sent.
-    :param count: how many were, the current one included.
-    :param in_doubt: whether an earlier one may have had an effect.
-    :param renewals: how many may be made, beyond the maximum, because a token was refused and replaced.
-    :param refused_token: the token that the service refused last before it was replaced; None if it was not.
+    :param maximum: how many attempts may be made.
+    :param count: how many attempts were made, including the current attempt.
+    :param in_doubt: whether an earlier attempt may have had an effect.
+    :param renewals: how many attempts may be made beyond the maximum because a token was refused and replaced.
     :param renewed: how many tokens were replaced.
+    :param refused_token: the last refused token that was replaced; None if no token was replaced.
     """
 
     maximum: int
@@ -43,11 +43,11 @@ class Attempts:
     refused_token: Secret | None = None
 
     def next(self) -> Self:
-        """With one more."""
+        """Return a copy that counts one more attempt."""
         return replace(self, count=self.count + 1)
 
     def after(self, error: CloudStoreError, token: Secret) -> Self:
-        """With what the last one leaves open, and the token that it used, if that was refused."""
+        """Return a copy that records whether the last attempt may have had an effect, and its token if that was refused."""
         in_doubt = self.in_doubt or error.may_have_effect
         if isinstance(error, AuthenticationError):
             return replace(self, in_doubt=in_doubt, renewed=self.renewed + 1, refused_token=token)
@@ -55,31 +55,31 @@ class Attempts:
 
     @property
     def exhausted(self) -> bool:
-        """Whether none is left. Those with a new token are extra: they do not retry the same request."""
+        """Whether no attempts are left. An attempt with a new token is extra, because it does not repeat the same request."""
         return self.count - self.renewed >= self.maximum
 
     def needs_token(self, error: CloudStoreError) -> bool:
-        """Whether the token was refused and may be replaced: the connection is read again, or a token asked for."""
+        """Whether the token was refused and may be replaced, by reading the connection again or by asking for a new token."""
         return isinstance(error, AuthenticationError) and self.renewed < self.renewals
 
 
 def pause_before_retry(
     error: CloudStoreError, attempts: Attempts, time_left: float, on_retry: Callable[[str], None] = log.warning
 ) -> float | None:
-    """Seconds to pause before the next attempt, or None if there is none.
+    """Return the seconds to pause before the next attempt, or None if there is no next attempt.
 
     :param time_left: seconds that are left for attempts and pauses.
-    :param on_retry: is called with one line before each pause: operation, attempt, reason and delay.
+    :param on_retry: called with one line before each pause, which names operation, attempt, reason and delay.
     """
     what = f"{error.operation} '{error.subject}'"
     if attempts.needs_token(error):
         on_retry(f"{what}: the service refused the access token; looking for a new one")
-        return random.uniform(0, 3**attempts.renewed - 1)  # another task may be asking for one, which ends this one's
+        return random.uniform(0, 3**attempts.renewed - 1)  # tasks that ask for tokens at the same time end each other's
     if not error.retried or attempts.exhausted:
         return None
     pause = error.retry_after
     if pause is None:
-        doublings = min(attempts.count - 1, 10)  # of 1,024 the result would be no float
+        doublings = min(attempts.count - 1, 10)  # 2**1024 would not fit in a float
         pause = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
     if pause >= time_left:
         return None

@@ -1,7 +1,7 @@
 """Decides what a download requests, and what each response to it means.
 
-A file continues only where a strong ``ETag`` says that the rest is of the same version. Wherever a response is not that rest, it
-starts over.
+A download resumes only if a strong ``ETag`` shows that the rest is of the same version. If a response is not that rest, the
+download starts over.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 
 MAX_REDIRECTS = 5
-_PROGRESS = 64 * 1024  # new bytes after which attempts are counted anew
+_PROGRESS = 64 * 1024  # after this many new bytes, the count of attempts starts again
 _SHA256 = re.compile("[0-9a-f]{64}")
 _LENGTH = re.compile("[0-9]{1,18}")
 _WEB_PAGE = re.compile(r"(<\?xml[^>]*>\s*)?<(!doctype\s+)?html[\s>]", re.IGNORECASE)
-_ERROR_BYTES = 64 * 1024  # JSON of this size or more is no error
+_ERROR_BYTES = 64 * 1024  # a body of this size or more is not taken for an error in JSON
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -52,26 +52,26 @@ _ON_REJECTED_LINK = "The link was new. Check extra 'download_url' if it is set; 
 
 
 def _length(head: Response) -> int | None:
-    """How many bytes a body has; None if its chunks tell, or nothing does."""
+    """Return the length of a body in bytes; None if the body is chunked, or if its length is unknown."""
     length = "" if "transfer-encoding" in head.headers else head.headers.get("content-length", "")
     return int(length) if _LENGTH.fullmatch(length) else None
 
 
 def _own_name(head: Response) -> str | None:
-    """The last part of the name in ``Content-Disposition`` (RFC 6266); None if there is none."""
+    """Return the last part of the file name in ``Content-Disposition`` (RFC 6266); None if the header has no name."""
     header = Message()
     header["Content-Disposition"] = head.headers.get("content-disposition", "")
     name = header.get_filename("")
-    with suppress(UnicodeError):  # many hosts send UTF-8, and http.client reads Latin-1
+    with suppress(UnicodeError):  # many hosts send UTF-8, but http.client decodes Latin-1
         name = name.encode("latin-1").decode()
     name = _CONTROLS.sub("", re.split(r"[/\\]", name)[-1]).strip()
     return None if name in ("", ".", "..") else name
 
 
 def validate_sha256(value: Any) -> str | None:
-    """An expected SHA-256 in lower case, or None if none is expected.
+    """Return an expected SHA-256 in lower case, or None if the value is empty.
 
-    :raises InvalidInputError: if it is none.
+    :raises InvalidInputError: if the value is not a SHA-256.
     """
     text = str(value or "").strip().lower()
     if text and not _SHA256.fullmatch(text):
@@ -80,13 +80,13 @@ def validate_sha256(value: Any) -> str | None:
 
 
 class Download:
-    """One file, over as many requests as it takes.
+    """The download of one file, over as many requests as it takes.
 
-    An attempt is :meth:`start_attempt`, :meth:`accept_head` until it names no other request, and :meth:`accept_body` to the end.
+    An attempt calls :meth:`start_attempt`, then :meth:`accept_head` until it returns None, then :meth:`accept_body` to the end.
 
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
-    :ivar attempts: those since the last 64 KiB of new bytes, redirects not counted.
-    :ivar position: the next byte to download; 0 if the file starts over.
+    :ivar attempts: the attempts since the last 64 KiB of new bytes; redirects are not counted.
+    :ivar position: the position of the next byte to download; 0 if the download starts over.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
 
@@ -95,17 +95,17 @@ class Download:
         self.file_id = validate_text(file_id, "file_id")
         self.attempts = Attempts(settings.max_attempts)
         self._expected = validate_sha256(expected_sha256)
-        self._progress = 0  # the position up to which attempts were counted anew
+        self._progress = 0  # the position at which the count of attempts last started again
         self._start_over(_NO_RESPONSE)
 
     def _start_over(self, head: Response) -> None:
-        self._whole = head  # of the response that the file began with
+        self._whole = head  # the head of the response that the file began with
         self.position, self._digest, self._beginning = 0, hashlib.sha256(), bytearray()
 
     def start_attempt(self, link: DownloadLink) -> Request:
-        """The first request of the next attempt.
+        """Return the first request of the next attempt.
 
-        :raises ConfigurationError: if the link has no URL, or one that would expose the token.
+        :raises ConfigurationError: if the link has no URL, or if its URL would expose the token.
         """
         url = link.url_with_token
         if not url:
@@ -121,7 +121,7 @@ class Download:
         return self._get(absolute_url(url, self.settings.base_url))
 
     def _get(self, url: str) -> Request:
-        """The request for the next bytes. It has no access token."""
+        """Return the request for the next bytes. It does not contain the access token."""
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
         if self.position:
             headers |= {"Range": f"bytes={self.position}-", "If-Range": self._whole.headers["etag"]}
@@ -129,9 +129,9 @@ class Download:
         return self._request
 
     def accept_head(self, head: Response | TransportFailure) -> Request | None:
-        """The request to which a response redirects; None if its body has the requested bytes.
+        """Return the request to which a response redirects; None if the response's body has the requested bytes.
 
-        :raises CloudStoreError: if it is neither; ``retried`` says whether to make another attempt.
+        :raises CloudStoreError: if the response does neither; ``retried`` says whether to make another attempt.
         """
         if isinstance(head, TransportFailure):
             raise self._broken(head)
@@ -146,7 +146,7 @@ class Download:
     def _redirected(self, head: Response) -> Request:
         source, url = self._request.url, head.headers.get("location", "")
         is_local = is_loopback(urlsplit(source).hostname or "")
-        with suppress(ValueError):  # then it is no URL, as url_problem says
+        with suppress(ValueError):  # if the target is not a URL, url_problem says so
             url = urljoin(source, url)
         self._redirects += 1
         problem = url_problem(url, allow_http=self.settings.allow_http, allow_loopback=is_local)
@@ -156,7 +156,7 @@ class Download:
         return self._get(absolute_url(url, source))
 
     def _is_rest(self, head: Response) -> bool:
-        """Whether the body is the requested rest of the same version, in the same coding."""
+        """Whether the body is the requested rest of the same version, in the same content coding."""
         total, whole = _length(self._whole), self._whole.headers
         coding = whole.get("content-encoding", "")
         return (
@@ -185,7 +185,7 @@ class Download:
         return self._error(exceptions.InvalidResponseError, reason, head, _ON_NO_FILE)
 
     def accept_body(self, piece: bytes | TransportFailure) -> bytes:
-        """Count and digest the next bytes of the body, and return them; none at its end.
+        """Count and hash the next bytes of the body, and return them. An empty piece marks the end of the body.
 
         :raises CloudStoreError: if bytes are missing.
         """
@@ -196,7 +196,7 @@ class Download:
         self._digest.update(piece)
         self._beginning += piece[: _ERROR_BYTES - len(self._beginning)]
         self.position += len(piece)
-        if self.position - self._progress >= _PROGRESS:  # bytes that come a second time are no progress
+        if self.position - self._progress >= _PROGRESS:  # bytes that are received again are no progress
             self._progress = self.position
             self.attempts = Attempts(self.settings.max_attempts, count=1)
         return piece
@@ -206,27 +206,27 @@ class Download:
         return self._error(failure.meaning.error, f"download host: {reason}", advice=failure.meaning.advice)
 
     def result(self, path: str) -> DownloadedFile:
-        """What was downloaded.
+        """Return the description of the downloaded file.
 
-        :param path: where it was written to.
-        :raises ChecksumError: if its SHA-256 is not the expected one.
-        :raises InvalidResponseError: if it is a web page or an error in place of the file, and no SHA-256 is expected.
+        :param path: where the file was written.
+        :raises ChecksumError: if the file's SHA-256 is not the expected SHA-256.
+        :raises InvalidResponseError: if the host sent a web page or an error in place of the file, and no SHA-256 is expected.
         """
         digest = self._digest.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
-        if not self._expected and (what := self._in_place_of_the_file(path)):
+        if not self._expected and (what := self._page_or_error(path)):
             raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_PAGE_OR_ERROR)
         name = _own_name(self._whole)
         return DownloadedFile(self.file_id, path, name and redact(name, self._secrets), self.position, digest)
 
-    def _in_place_of_the_file(self, path: str) -> str:
-        """The web page or the error that a host may have sent with HTTP 200; empty if this is the file."""
+    def _page_or_error(self, path: str) -> str:
+        """Describe the web page or error that a host sent with HTTP 200 in place of the file; empty if the body is the file."""
         if not self.position or "content-disposition" in self._whole.headers:
             return ""
         reading = read(replace(self._whole, body=bytes(self._beginning)), self._secrets)
-        endings = {PurePath(name.lower()).suffix for name in (path, self._path)}  # where a redirect leads to says nothing
+        endings = {PurePath(name.lower()).suffix for name in (path, self._path)}  # a redirect's target says nothing
         is_error = self.position < _ERROR_BYTES and not reading.problem and has_sign_of_error(reading, has_result=False)
         if is_error and ".json" not in endings:
             words = reading.safe(reading.words(self.settings.service) or reading.keys)

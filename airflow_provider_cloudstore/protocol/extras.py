@@ -1,6 +1,6 @@
-"""The extras of a connection, one field each: the settings, the connection form, the docs' table and the tests read them here.
+"""Declares each extra of a connection once, as a field that the settings, the connection form, the docs and the tests read.
 
-Those that declare the service are in ``services.py``.
+The extras that describe the service are in ``services.py``.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # this module stays cheap: Airflow asks every provider for its form
+if TYPE_CHECKING:  # this module must import fast, because Airflow loads the form of every provider
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """What is known of an extra.
+    """The declaration of an extra.
 
-    :param default: its value where it is absent, null or empty.
-    :param kind: how it is written; ``protocol/settings.py`` has a parser for each kind.
-    :param help: what it is for, in the form; its row in the docs begins with it.
-    :param bounds: the lowest and the highest number.
-    :param is_secret: whether it may hold a credential, so that the form hides it.
+    :param default: the value if the extra is absent, null or empty.
+    :param kind: how the value is written; ``protocol/settings.py`` has a parser for each kind.
+    :param help: what the extra is for; the form shows this text, and the extra's row in the docs begins with it.
+    :param bounds: the lowest and the highest allowed number.
+    :param is_secret: whether the value may contain a credential, so that the form hides it.
     """
 
     default: Any
@@ -32,14 +32,14 @@ class Extra:
 
 
 def declare(default: Any, kind: str, label: str, help: str, *, bounds: tuple[float, ...] = (), is_secret: bool = False) -> Any:
-    """A dataclass field that is an extra."""
+    """Return a dataclass field that declares an extra."""
     extra = Extra(default, kind, label, help, bounds, is_secret)
     return field(default_factory=lambda: default, metadata={"extra": extra}, repr=not is_secret)
 
 
 def extras_of(declaration: type[Any]) -> dict[str, Extra]:
-    """The extras that a dataclass declares, by name."""
-    return {one.name: one.metadata["extra"] for one in fields(declaration) if one.metadata}
+    """Return the extras that a dataclass declares, by name."""
+    return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Builds the error of an attempt from its meaning, with what was seen and what the service said, without secrets."""
+"""Builds the error of an attempt from its meaning, what was seen and what the service said, without secrets."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OTHER_TASKS = (
 def error_of_response(
     meaning: Meaning, reading: Reading, operation: Operation[Any], settings: Settings, attempts: Attempts
 ) -> CloudStoreError:
-    """The error of an attempt that was answered."""
+    """Return the error of an attempt that received a response."""
     service = settings.service
     link = finding.find_link("", replace(reading, secrets=()), service, settings.base_url)
     if link and isinstance(reading.data, dict):  # the message may repeat the download token
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
-    # Redacted before it is cut: the rest of a secret that is cut in two would not be recognized.
+    # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
     message = reading.safe(reading.words(service))[:MAX_MESSAGE_LENGTH]
     if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
@@ -49,7 +49,7 @@ def error_of_response(
 def error_of(
     meaning: Meaning, seen: str, operation: Operation[Any], settings: Settings, attempts: Attempts, *, details: str = ""
 ) -> CloudStoreError:
-    """The error of an attempt.
+    """Return the error of an attempt.
 
     :param seen: what was seen, such as ``HTTP 404``.
     :param details: what the service said, without secrets.
@@ -58,7 +58,7 @@ def error_of(
         idempotent=operation.idempotent, resend_in_doubt=operation.resends_in_doubt, in_doubt=attempts.in_doubt
     )
     advice, wait = "", None
-    if kind in (meaning.error, meaning.if_not_idempotent):  # otherwise, an earlier attempt makes another error of it
+    if kind in (meaning.error, meaning.if_not_idempotent):  # otherwise an earlier attempt has changed the class
         advice, wait = meaning.advice, meaning.wait
     if meaning is meanings.TOKEN_REFUSED and settings.keys:
         advice, wait = _OTHER_TASKS, "tolerates"

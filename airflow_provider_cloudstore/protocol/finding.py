@@ -1,4 +1,4 @@
-"""Finds a file's id, and a download token with its URL and its expiry, in a response, where the service declares them."""
+"""Finds a file's id, or a download token with its URL and expiry, at the places in a response that the service declares."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from airflow_provider_cloudstore.results import DownloadLink
 
 _TOKENS_IN_QUERY = ("download_token", "token")
 _URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)
-_EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it is seconds from now
-_MILLISECONDS_FROM = 100_000_000_000  # as seconds, a date after the year 5138
+_EPOCH_FROM = 100_000_000  # a smaller number would be a date before 1973, so it counts seconds from now
+_MILLISECONDS_FROM = 100_000_000_000  # read as seconds, a larger number would be a date after the year 5138
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")
-_MIN_BARE_TOKEN = 8  # characters of a plain text; a shorter one is a word
-_PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for nothing
+_MIN_BARE_TOKEN = 8  # a plain-text body with fewer characters is a word, not a token
+_PLACEHOLDER = re.compile(r"0+|-[0-9]+")  # what careless services write for a missing value
 
 
 def moment(timestamp: float) -> DateTime:
-    """A Unix time as a date in UTC. Pendulum's own conversions take six times as long, and a batch needs one for each URL."""
+    """Convert a Unix time to UTC. Pendulum's own conversions take six times as long, and a batch needs it for each URL."""
     at = datetime.fromtimestamp(timestamp, UTC)
     return DateTime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, UTC)
 
 
 def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
-    """The token of a link, and the credentials in its URL."""
+    """Return the token of a link and the credentials in its URL."""
     return tuple({Secret(link.token), *url_secrets(link.url_with_token or "")})
 
 
 def find_file_id(reading: Reading, service: Service, secrets: tuple[Secret, ...]) -> str | None:
-    """The id of an uploaded file, or None if the response does not contain it, or repeats one of ``secrets`` in its place."""
+    """Return the id of an uploaded file; None if the response has no id, or repeats one of ``secrets`` in its place."""
     return next(_texts(service.file_id_path.values_in(reading.data), secrets), None)
 
 
 def find_link(file_id: str, reading: Reading, service: Service, base_url: str) -> DownloadLink | None:
-    """The download link in a response, or None if it contains no token.
+    """Return the download link in a response, or None if the response contains no token.
 
-    A token that is nowhere else is taken from the query of the URL. A value that repeats a secret of the call is neither.
+    If no field has a token, it is taken from the query of the URL. A value that repeats a secret of the call is not used.
 
-    :param base_url: what a URL without a host is relative to.
+    :param base_url: the URL against which a URL without a host is resolved.
     """
     data, secrets, created_at = reading.data, reading.secrets, moment(reading.response.received)
     candidates = service.token_path.values_in(data)
@@ -70,9 +70,9 @@ def find_link(file_id: str, reading: Reading, service: Service, base_url: str) -
 
 
 def absolute_url(text: str, base_url: str) -> str:
-    """A URL of the service: one without a host resolved, and its spaces and the like percent-encoded, as in redirects.
+    """Resolve a URL that has no host, and percent-encode its spaces and similar characters, as is done for redirects.
 
-    What is no URL stays as it is.
+    Text that is not a URL is returned unchanged.
     """
     text = text.strip()
     if "://" in text.partition("?")[0] and not _URL.match(text):
@@ -85,7 +85,7 @@ def absolute_url(text: str, base_url: str) -> str:
 
 
 def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
-    """Those that say something, as text: neither zero nor a word for nothing, such as ``null``, and no secret of the call."""
+    """Yield the usable values as text, without zero, words for a missing value such as ``null``, and secrets of the call."""
     for value in values:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if not isinstance(text, str) or _CONTROLS.search(text) or is_nothing(text) or _PLACEHOLDER.fullmatch(text):
@@ -95,14 +95,14 @@ def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
 
 
 def _token_in_query(url: str) -> str | None:
-    # A token has no space, so a plus sign is one that the service forgot to encode.
+    # A token has no space, so a plus sign does not stand for a space: the service forgot to encode it.
     values = parse_qs(url.partition("?")[2].partition("#")[0].replace("+", "%2B"))
     return next((values[name][0] for name in _TOKENS_IN_QUERY if name in values), None)
 
 
 def _expiry(value: Any, created_at: DateTime) -> DateTime | None:
-    """A date of ISO 8601, in UTC if it names no zone; or seconds or milliseconds since 1970, or seconds from now."""
-    with suppress(ValueError, TypeError, OverflowError, OSError):  # not a date, or one out of range
+    """Parse an ISO 8601 date (in UTC if it names no zone), seconds or milliseconds since 1970, or seconds from now."""
+    with suppress(ValueError, TypeError, OverflowError, OSError):  # not a date, or out of range
         if isinstance(value, str) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
             return pendulum.instance(datetime.fromisoformat(value), tz="UTC").in_timezone("UTC")
         seconds = float("nan" if isinstance(value, bool) else value)

@@ -1,7 +1,7 @@
-"""Refuses what must not be sent: an id is never decoded or interpreted, so one that would have to be is refused.
+"""Refuses values that must not be sent. An id that would have to be decoded or interpreted is refused, too.
 
-Deleting is permanent, so a folder id must plainly be that of one folder. A file id, which deletes nothing, is only refused if it
-cannot be one.
+Deleting is permanent, so a folder id must plainly be the id of one folder. A file id deletes nothing, so it is refused only if it
+cannot be an id.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 # What Python, SQL, JSON, Jinja and pandas render for a missing value.
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "nat", "<na>", "[]", "{}"})
-# The text of a dict, a list or a tuple, of what a mapped task returned, of another object that holds data, or of True.
+# The text of a dict, a list or a tuple, of the return values of a mapped task, of another object with data, or of True.
 _DATA = re.compile(r"""\[.*\]|[{(].*['":,].*[})]|\w+\([\[{<].*\)|<.*>|[Tt]rue""", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}", re.DOTALL)
-# Line breaks and other controls, bidirectional ones included, and half characters.
+# Line breaks and other control characters, including bidirectional controls, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _PUNCTUATION = "_.~:@+=-!(),'&"
-# Letters and marks that Unicode defines as invisible (Default_Ignorable_Code_Point); NFKC changes the other ones.
+# Letters and marks that Unicode defines as invisible (Default_Ignorable_Code_Point) and that NFKC leaves unchanged.
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_NUMBER_READERS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
+_NUMBER_PARSERS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
 
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 _SOURCE_ADVICE = "Set it to an absolute URL with a host and the scheme http, https or ftp; percent-encode a space as %20."
@@ -42,27 +42,27 @@ def is_nothing(text: str) -> bool:
 
 
 def text_of(value: Any) -> str | None:
-    """The text of a string or a whole number, of a ``UUID`` and of a ``Decimal`` of digits alone; None of anything else.
+    """Return the text of a string, a whole number, a ``UUID`` or a ``Decimal`` with digits alone; None for any other value.
 
-    Databases return such ids. A float is none, because it has no plain digits: 2025.10 and 2025.1 are the same one.
+    Databases return ids of these types. A float has no text here, because its digits are ambiguous: 2025.10 equals 2025.1.
     """
     if isinstance(value, str):
-        return "".join(value)  # of a member of an enumeration its value
+        return "".join(value)  # turns a member of a string enumeration into its value
     if isinstance(value, UUID) or (isinstance(value, Decimal) and str(value).removeprefix("-").isdecimal()):
         return str(value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         return None
-    with suppress(TypeError, ValueError):  # an array that is no number; a number that is too long to print
+    with suppress(TypeError, ValueError):  # an array that is not a number, or a number too long to print
         return str(operator.index(value))
     return None
 
 
 def validate_text(value: Any, field: str) -> str:
-    """``value`` as a string, stripped: the guard of every templated id, URL and path.
+    """Return ``value`` as a stripped string. This is the guard of every templated id, URL and path.
 
-    :raises InvalidInputError: if it has no text, as :func:`text_of` says; if it is what a template renders when its source is
-        missing, or the text of a list or a dict; or if it holds a template or a control character. A printed float is accepted:
-        it may be an id, such as ``2024.01``. The message does not repeat what may be a URL.
+    :raises InvalidInputError: if :func:`text_of` refuses the value; if it is what a template renders when its source is missing,
+        or the text of a list or a dict; or if it contains a template or a control character. A printed float is accepted, because
+        it may be an id, such as ``2024.01``. The message does not repeat text that may be a URL.
     """
     text = "None" if value is None else text_of(value)
     if text is None:
@@ -94,9 +94,9 @@ def _advice(field: str) -> str:
 
 
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
-    """The id of a folder to delete; case and surrounding slashes of the protected ones do not matter.
+    """Return the id of a folder to delete. Protected ids are compared without regard to case and surrounding slashes.
 
-    :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly that of one folder; or if it is protected.
+    :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly the id of one folder; or if it is protected.
     """
     folder_id = validate_text(value, "folder_id")
     if problem := folder_id_problem(folder_id):
@@ -104,7 +104,7 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
             f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",
             advice="Set it to the id of a single folder, as the service shows it.",
         )
-    if _compared(folder_id) in map(_compared, protected):
+    if _normalized(folder_id) in map(_normalized, protected):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, and deletion is "
             "permanent"
@@ -112,36 +112,36 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     return folder_id
 
 
-def _compared(folder_id: str) -> str:
+def _normalized(folder_id: str) -> str:
     return folder_id.strip("/").casefold()
 
 
 def folder_id_problem(folder_id: str) -> str:
-    """Why ``folder_id`` is not plainly the id of one folder; empty if it is."""
+    """Return the reason why ``folder_id`` is not plainly the id of one folder; empty if it is."""
     parts = folder_id.split("/")
     return next((reason for is_refused, reason in _REFUSED_PARTS if any(map(is_refused, parts))), "")
 
 
-def _is_other_character(char: str) -> bool:
+def _is_refused_character(char: str) -> bool:
     return char not in f" {_PUNCTUATION}" and unicodedata.category(char)[0] not in "LMN"
 
 
 def _is_zero(part: str) -> bool:
-    """Whether it is zero, as a whole or between colons, by whatever reads numbers."""
+    """Whether any parser of numbers may read the part, or a piece of it between colons, as zero."""
     only_zeros = not any(unicodedata.numeric(char, 1) for char in part if char.isalnum())
     return only_zeros or any(map(_reads_as_zero, part.split(":")))
 
 
 def _reads_as_zero(text: str) -> bool:
-    for read in _NUMBER_READERS:
+    for parse in _NUMBER_PARSERS:
         with suppress(ValueError, OverflowError):
-            if read(text) == 0:
+            if parse(text) == 0:
                 return True
     return False
 
 
 _REFUSED_PARTS: tuple[tuple[Callable[[str], Any], str], ...] = (
-    (lambda part: any(map(_is_other_character, part)), f"it holds more than letters, digits, spaces and {_PUNCTUATION}/"),
+    (lambda part: any(map(_is_refused_character, part)), f"it holds more than letters, digits, spaces and {_PUNCTUATION}/"),
     (lambda part: unicodedata.normalize("NFKC", part) != part, "a character in it is a variant of another one (NFKC)"),
     (_INVISIBLE.search, "a character in it is invisible"),
     (lambda part: part != part.strip(" "), "a part of it begins or ends with a space"),
@@ -150,14 +150,14 @@ _REFUSED_PARTS: tuple[tuple[Callable[[str], Any], str], ...] = (
     (is_nothing, "a part of it is what a template renders when its source is missing"),
     (_is_zero, "a part of it reads as zero, which may be the root"),
 )
-"""What a part of a folder's id, between slashes, must not be, and why."""
+"""The checks of each part of a folder id (the text between slashes), with the reason to give if a check refuses the part."""
 
 
 def validate_source_url(value: Any) -> str:
-    """A URL for the service to fetch a file from.
+    """Return a URL from which the service can fetch a file.
 
-    :raises InvalidInputError: as :func:`validate_text`; if it is no absolute URL, or parsers split it differently. The message
-        has nothing of it that could be secret.
+    :raises InvalidInputError: as :func:`validate_text`; if the value is not an absolute URL, or if parsers split it differently.
+        The message repeats no part of the URL that could be secret.
     """
     url = validate_text(value, "url")
     try:

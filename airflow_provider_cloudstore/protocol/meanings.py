@@ -1,7 +1,7 @@
-"""What an attempt may mean, and which error that is: the table in docs/operate/retries.md.
+"""The possible meanings of an attempt, and the error of each meaning: the table in docs/operate/retries.md.
 
-``reading.py`` finds the meaning of a response, and the clients that of a request without one. Nothing else decides which error a
-call ends with.
+``reading.py`` finds the meaning of a response; the clients find the meaning of a request without a response. Nothing else decides
+which error a call ends with.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. S
 class Meaning:
     """A row of the table.
 
-    :param error: the error's class.
-    :param if_not_idempotent: the class for a call that must not be repeated, if that differs.
-    :param says: the reason, where ``{}`` is what was seen.
+    :param error: the class of the error.
+    :param if_not_idempotent: the class for a call that must not be repeated, if that class differs.
+    :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the hint of the error's class does not say it.
-    :param wait: what a wait does after it, if not what the error's class says.
-    :param names_address: whether the reason names the connection and its address, where something may be wrong.
-    :param shows_keys: whether the message shows the names of the response's fields beside the service's words.
+    :param wait: what a wait does after the error; by default, what the error's class says.
+    :param names_address: whether the reason names the connection and its address, because they may be wrong.
+    :param shows_keys: whether the message shows the names of the response's fields in addition to the service's words.
     """
 
     error: ErrorType
@@ -45,16 +45,16 @@ class Meaning:
     shows_keys: bool = False
 
     def error_for(self, *, idempotent: bool, resend_in_doubt: bool = False, in_doubt: bool = False) -> ErrorType:
-        """The class of the error that a call ends with.
+        """Return the class of the error that a call ends with.
 
-        If an earlier attempt may have succeeded, a later error must not say that nothing happened. Then
+        If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
 
-        - an error that itself leaves the outcome open, or a refused token, stays what it is;
-        - an idempotent call that was sent keeps its error, too;
-        - an error that is retried counts as ``TransientServiceError``;
-        - any other error of a call that must not be repeated ends in ``OutcomeUnknownError``.
+        - an error that itself leaves the outcome open, or a refused token, keeps its class;
+        - an idempotent call whose request was sent keeps its class, too;
+        - any other error that is retried becomes ``TransientServiceError``;
+        - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
 
-        :param resend_in_doubt: whether the caller allows resending what may have arrived.
+        :param resend_in_doubt: whether the caller allows resending a request that may have arrived.
         :param in_doubt: whether an earlier attempt may have had an effect.
         """
         kind = self.error
@@ -99,7 +99,7 @@ ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
     says="{}, and the service reports an error beside the file's id",
 )
-"""An upload's response has a file's id, and says that it is an error."""
+"""The response to an upload contains a file's id, but also reports an error."""
 
 # Errors of the service.
 LIMITED = Meaning(exceptions.RateLimitError)
@@ -108,20 +108,20 @@ FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
 MISSING = Meaning(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
 MAYBE_MISSING = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, wait="goes on", names_address=True)
-"""HTTP 404 that is no JSON object: it may be a front end's."""
+"""HTTP 404 whose body is not a JSON object: the response may come from a front end."""
 NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, names_address=True)
-"""HTTP 404 that is a web page, or not what the connection says that "not found" looks like."""
+"""HTTP 404 with a web page, or with a body that does not match the connection's ``not_found_pattern``."""
 REJECTED = Meaning(exceptions.RequestRejectedError)
 BAD_REQUEST = Meaning(exceptions.BadRequestError)
 WRONG_METHOD = Meaning(exceptions.BadRequestError, advice=_NOT_THE_API, names_address=True)
 REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
 
-# Responses with HTTP 2xx that are no success.
+# Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
 UNMATCHED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates")
-"""An error that does not match ``not_found_pattern``, where the connection has one."""
+"""An error that does not match the connection's ``not_found_pattern``."""
 NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
-"""It cannot be the service's own, such as a web page."""
+"""The response cannot come from the service itself; it is a web page, for example."""
 NO_TOKEN = Meaning(
     exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True, shows_keys=True
 )
@@ -140,11 +140,11 @@ _OF_STATUS: dict[int, Meaning] = {
     408: IN_DOUBT,
     **dict.fromkeys((404, 410), MISSING),
     **dict.fromkeys((400, 411, 413, 414, 415, 422), BAD_REQUEST),
-    **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: neither had an effect
+    **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
 }
-_OF_CLASS = {3: REDIRECT, 4: REJECTED}  # all others are in doubt, also what no HTTP exchange ends with: 101, 999
+_OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange
 
 
 def of_status(status: int) -> Meaning:
-    """What an HTTP status other than 2xx means by itself."""
+    """Return what an HTTP status other than 2xx means by itself."""
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)

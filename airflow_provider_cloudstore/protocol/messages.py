@@ -1,4 +1,4 @@
-"""What passes between the protocol and the clients: a request, and its response or failure."""
+"""The values that pass between the protocol and the clients: a request, and its response or failure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from airflow_provider_cloudstore.protocol.meanings import PROXY_FAILED, PROXY_REFUSED, Meaning
 
 MAX_BODY_BYTES = 1024 * 1024
-"""A longer body is cut off and rejected: no response of this API needs more."""
+"""The maximum length of a body. A longer body is cut off and rejected, because no response of this API needs more."""
 CONNECT_TIMEOUT = 10.0
-"""Maximum seconds to connect to an address; less if the request has less."""
+"""Maximum seconds to connect to an address; less if the request has less time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One encoded HTTP request; what may hold a secret is not printed."""
+    """One encoded HTTP request. Its ``repr`` omits the fields that may contain a secret."""
 
     method: str
     url: str = field(repr=False)
@@ -27,8 +27,8 @@ class Request:
 class Response:
     """One HTTP response.
 
-    :param headers: as :func:`headers_of` has them.
-    :param body: the body, its content coding (gzip) not undone; more than :data:`MAX_BODY_BYTES` if it was cut off there.
+    :param headers: the headers, in the form that :func:`headers_of` returns.
+    :param body: the body, still in its content coding (gzip); longer than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
     """
@@ -41,7 +41,7 @@ class Response:
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers with names in lower case; the values of a repeated one are joined (RFC 9110 section 5.3)."""
+    """Return headers with names in lower case. The values of a repeated header are joined (RFC 9110 section 5.3)."""
     headers: dict[str, str] = {}
     for name, value in pairs:
         key, text = name.lower(), value.strip()
@@ -53,8 +53,8 @@ def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 class TransportFailure:
     """A request without a complete response.
 
-    :param meaning: whether it may have been sent (``IN_DOUBT``), or why it was not.
-    :param reason: a short reason, such as ``connection refused``; never text of the service or a library: it may hold secrets.
+    :param meaning: whether the request may have been sent (``IN_DOUBT``), or why it was not sent.
+    :param reason: a short reason, such as ``connection refused``; never text of the service or a library, which may hold secrets.
     """
 
     meaning: Meaning
@@ -62,7 +62,7 @@ class TransportFailure:
 
 
 def connect_refused(status: int) -> TransportFailure:
-    """What a proxy's refusal to open a tunnel means (RFC 9110 section 9.3.6): nothing was sent to the service."""
+    """Return the failure for a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
     if status == 407:
         return TransportFailure(PROXY_REFUSED, "the proxy refused the credentials")
     return TransportFailure(PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")

@@ -1,4 +1,4 @@
-"""The operations of the API: each is one class that declares all of it."""
+"""The operations of the API. Each operation is declared completely in one class."""
 
 from __future__ import annotations
 
@@ -26,62 +26,64 @@ USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 
 
 class Operation(Generic[T]):
-    """One operation; an instance has arguments that its guards have passed, and decides without I/O what each attempt means.
+    """One operation. An instance has arguments that its guards accepted, and decides without I/O what each attempt means.
 
-    A client's loop is ``request() -> send -> interpret()``, repeated as ``pause_before_retry`` says.
+    A client's loop is ``request() -> send -> interpret()``, repeated for as long as ``pause_before_retry`` returns a pause.
 
     :param arguments: a value for each parameter; the first is the subject.
     :raises InvalidInputError: if a guard rejects an argument.
     """
 
     key: str
-    """Its short name, in the emulator's faults and counters."""
+    """The short name of the operation in the emulator's faults and counters."""
     name: str
-    """Its name in messages."""
+    """The name of the operation in messages."""
     hook_method: str
-    """Its method in both hooks."""
+    """The name of the operation's method in both hooks."""
     method: str
     """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
     path: str
     """The path below the service's ``api_path``."""
     parameters: tuple[Parameter, ...]
     idempotent: bool
-    """Whether repeating it has no further effect."""
+    """Whether repeating the operation has no further effect."""
     has_subject: bool
-    """Whether its subject must exist in the service; an upload's is created."""
+    """Whether the subject must already exist in the service; an upload creates its subject."""
     needs_result = False
-    """Whether a success must hold what :meth:`find` looks for."""
+    """Whether a successful response must contain what :meth:`find` looks for."""
     resends_in_doubt = False
-    """Whether the caller allows repeating it, although it is not idempotent, when its outcome is unknown."""
+    """Whether the caller allows an operation that is not idempotent to be repeated when its outcome is unknown."""
     advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
-    """What to do about an error, where the hint of its class does not fit."""
+    """What to do about an error, by its class, where the hint of that class does not fit."""
 
     def __init__(self, settings: Settings, *arguments: Any) -> None:
         try:
             self.arguments = {
-                one.name: one.validate(value, settings) for one, value in zip(self.parameters, arguments, strict=True)
+                parameter.name: parameter.validate(value, settings)
+                for parameter, value in zip(self.parameters, arguments, strict=True)
             }
         except exceptions.InvalidInputError as error:
             raise replace(error, operation=self.name) from None
-        self.secrets = tuple(secret for one in self.parameters for secret in one.secrets(self.arguments[one.name]))
-        """The credentials in its arguments."""
+        by_parameter = (parameter.secrets(self.arguments[parameter.name]) for parameter in self.parameters)
+        self.secrets = tuple(secret for secrets in by_parameter for secret in secrets)
+        """The credentials in the arguments."""
 
     @property
     def subject(self) -> str:
-        """The id or URL that it is about."""
+        """The id or URL that the operation is about."""
         return self.arguments[self.parameters[0].name]
 
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
-        """The subject for messages; empty without parameters."""
+        """Return the subject as messages show it; empty if the operation has no parameters."""
         return redact(self.parameters[0].redact(self.subject), secrets) if self.parameters else ""
 
     def request(self, settings: Settings) -> Request:
-        """The HTTP request, with the token and the parameters that the service declares."""
+        """Return the HTTP request, with the token and the parameters that the service declares."""
         service, token = settings.service, settings.access_token.reveal()
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         given = {**service.parameters, **self.arguments}
         if not token:
-            pass  # it is asked for
+            pass  # this operation asks for the token
         elif service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST"):
             headers["Authorization"] = f"Bearer {token}"
         else:
@@ -96,9 +98,9 @@ class Operation(Generic[T]):
     def interpret(
         self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
     ) -> T | CloudStoreError:
-        """What an attempt ended with: the result, or an error.
+        """Return what an attempt ended with: the result, or an error.
 
-        :param attempts: those so far; by default it was the only one.
+        :param attempts: the attempts so far; by default, this was the only attempt.
         """
         attempts = attempts or Attempts(settings.max_attempts, count=1)
         if isinstance(outcome, TransportFailure):
@@ -114,36 +116,36 @@ class Operation(Generic[T]):
         return done or error_of_response(meaning, reading, self, settings, attempts)
 
     def find(self, reading: Reading, settings: Settings) -> Any:
-        """What the operation asked for, or None; beside it, an ``error`` is a warning."""
+        """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
         return None
 
     def result(self, found: Any, reading: Reading) -> T:
-        """The result of a successful response: what :meth:`find` found."""
+        """Return the result of a successful response; by default, what :meth:`find` found."""
         result: T = found
         return result
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> T | None:
-        """The result where the service says that the subject does not exist; None if that is an error.
+        """Return the result for a subject that does not exist according to the service; None if that is an error.
 
         :param in_doubt: whether an earlier attempt may have had an effect.
         """
         return None
 
     def secrets_of_call(self, settings: Settings, attempts: Attempts) -> tuple[Secret, ...]:
-        """What no message of the call may contain, the token that was replaced included."""
+        """Return the secrets that no message of the call may contain, including the token that was replaced."""
         refused = (attempts.refused_token,) if attempts.refused_token else ()
         return (*settings.secrets, *refused, *self.secrets)
 
 
 def _encode(value: str) -> str:
-    # The form encoding of the WHATWG URL standard, section 5.2, but a space as %20, which is valid in queries and forms.
+    # The form encoding of the WHATWG URL standard, section 5.2, except that a space is %20, which queries and forms both accept.
     return quote(value, safe="")
 
 
 class DeleteFolder(Operation[FolderDeletion]):
     """Permanently delete a folder and everything in it (``POST /folder/delete``).
 
-    :param ignore_missing: whether it is a success that the folder does not exist.
+    :param ignore_missing: whether the deletion of a folder that does not exist counts as a success.
     """
 
     key, name, hook_method = "delete", "delete folder", "delete_folder"
@@ -162,11 +164,11 @@ class DeleteFolder(Operation[FolderDeletion]):
         self._ignore_missing = ignore_missing
 
     def result(self, found: None, reading: Reading) -> FolderDeletion:
-        """The deletion, with the service's response."""
+        """Return the deletion, with the service's response."""
         return self._deletion(reading, existed=True)
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> FolderDeletion | None:
-        """A deletion, if the caller takes it as one, or if an earlier attempt may have deleted the folder."""
+        """Return a deletion if the caller ignores a missing folder, or if an earlier attempt may have deleted it."""
         if not (self._ignore_missing or in_doubt):
             return None
         return self._deletion(reading, existed=None if in_doubt else False)
@@ -176,10 +178,10 @@ class DeleteFolder(Operation[FolderDeletion]):
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
-    """Queue an upload that the service fetches itself (``POST /file/url_upload_add``).
+    """Queue an upload of a file that the service fetches itself (``POST /file/url_upload_add``).
 
-    :param parameters: what else the service takes for an upload.
-    :param retry_unknown_outcome: whether it is repeated if its outcome is unknown.
+    :param parameters: further parameters that the service takes for an upload.
+    :param retry_unknown_outcome: whether the upload is sent again if its outcome is unknown.
     """
 
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
@@ -206,11 +208,11 @@ class UploadFromUrl(Operation[RemoteUpload]):
         super().__init__(settings, url, *(parameters or {}).values())
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
-        """The file's id, checked against the access token alone: a source URL may well name the file."""
+        """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
         return finding.find_file_id(reading, settings.service, (settings.access_token,))
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
-        """The queued upload, with the service's response."""
+        """Return the queued upload, with the service's response."""
         file_id, sent = found or "", finding.moment(reading.response.sent)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
 
@@ -237,9 +239,9 @@ class CreateDownloadLink(Operation[DownloadLink]):
     }
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
-        """The link, if the response contains a token; its URL is the response's, or else that of extra ``download_url``."""
+        """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
         return finding.find_link(self.subject, reading, settings.service, settings.base_url)
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)
-"""All of them. The emulator and the tests iterate this: each fails until it knows every operation."""
+"""All operations. The emulator and the tests iterate over them, and each of the two fails until it knows every operation."""

@@ -1,4 +1,4 @@
-"""Calls that the API document does not describe: ``POST /authorize`` of some services, and any other, for ``hook.request``."""
+"""Calls that the API document does not describe: ``POST /authorize`` of some services, and any call of ``hook.request``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("d
 
 
 class OtherCall(Operation[Json]):
-    """A call with a method, a path and parameters of the caller's; its result is the parsed body, without secrets.
+    """A call with the caller's own method, path and parameters. Its result is the parsed body, without secrets.
 
     :param path: the path below the service's ``api_path``.
-    :param parameters: a text or an integer by name.
-    :param idempotent: whether repeating a POST has no further effect; a GET has none.
-    :raises InvalidInputError: if one of these cannot be sent, or the path is that of an operation with guards of its own.
+    :param parameters: the parameters by name; each value is a text or an integer.
+    :param idempotent: whether repeating a POST has no further effect; a GET always counts as idempotent.
+    :raises InvalidInputError: if an argument cannot be sent, or if the path belongs to an operation that has its own guards.
     """
 
     key = "other"
@@ -64,19 +64,19 @@ class OtherCall(Operation[Json]):
         super().__init__(settings, *parameters.values())
 
     def result(self, found: None, reading: Reading) -> Json:
-        """The parsed body."""
+        """Return the parsed body."""
         return reading.stored()
 
 
 class Authorization(NamedTuple):
-    """A token, and the account that it is for; empty if the service does not say."""
+    """A token, and the id of its account; the id is empty if the service does not give it."""
 
     access_token: Secret
     account_id: str
 
 
 class Authorize(Operation[Authorization]):
-    """Ask for an access token. Each one ends the earlier ones of the account."""
+    """Ask for an access token. Each new token ends the earlier tokens of the account."""
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
@@ -90,7 +90,7 @@ class Authorize(Operation[Authorization]):
         super().__init__(settings, *settings.keys)
 
     def find(self, reading: Reading, settings: Settings) -> Authorization | None:
-        """The token and the account, if the response has a token."""
+        """Return the token and the account, if the response has a token."""
         token = next(_TOKEN.values_in(reading.data), None)
         account = next(_ACCOUNT.values_in(reading.data), "")
         return Authorization(Secret(token), str(account)) if isinstance(token, str) and token else None
@@ -98,7 +98,7 @@ class Authorize(Operation[Authorization]):
     def interpret(
         self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
     ) -> Authorization | CloudStoreError:
-        """As every operation, but refused keys are permanent: an account that refuses them too often may lock itself."""
+        """Interpret an outcome, and make refused keys a permanent error: an account may lock itself after several refusals."""
         ended = super().interpret(outcome, settings, attempts)
         if not isinstance(ended, _REFUSALS):
             return ended

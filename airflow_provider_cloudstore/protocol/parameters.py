@@ -1,4 +1,4 @@
-"""The parameters of calls: each with its name, its guard, and what is secret in it."""
+"""The parameters of calls: the name and the guard of each, and the secrets in its value."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an operation: its name in the request and in the hooks' methods, its guard, and what is secret in it.
+    """A parameter of an operation. It has the same name in the request and in the hooks' methods.
 
-    :param validate: the guard: it returns the value as it is sent.
-    :param redact: the value for messages.
+    :param validate: the guard, which returns the value as it is sent.
+    :param redact: returns the value as messages show it.
+    :param secrets: returns the credentials in the value.
     """
 
     name: str
@@ -33,10 +34,10 @@ SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value)
 
 
 def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) -> tuple[Parameter, ...]:
-    """A parameter for each name of what a call carries besides its own.
+    """Return a parameter for each name in ``given``, which a call carries in addition to its own parameters.
 
-    :param known: the call's own ones.
-    :raises InvalidInputError: if it is no dict of texts, or names one of these.
+    :param known: the names of the call's own parameters.
+    :raises InvalidInputError: if ``given`` is not a dict with texts as keys, or contains a name that the call itself uses.
     """
     if not isinstance(given, Mapping):
         raise InvalidInputError("parameters must be a dict of names and values", operation=operation)
@@ -44,10 +45,10 @@ def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) ->
     if wrong := [name for name in given if not _is_text(name) or not name or name.lower() in taken]:
         reason = f"a parameter's name must be a text, and not {' or '.join(taken)}, which the hook adds itself"
         raise InvalidInputError(f"{reason}: {wrong[0]!r}", operation=operation)
-    return tuple(map(_other, given))
+    return tuple(map(_other_parameter, given))
 
 
-def _other(name: str) -> Parameter:
+def _other_parameter(name: str) -> Parameter:
     def validate(value: Any, _: Settings) -> str:
         text = guards.text_of(value)
         if text is None:

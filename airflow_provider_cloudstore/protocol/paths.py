@@ -1,10 +1,10 @@
-"""Where something stands in a JSON body, and what it must be: the two small languages in which a service is declared.
+"""The two small languages in which a service is declared: *paths* lead to values in a JSON body, and *conditions* test values.
 
-A *path* is keys and positions joined by dots (``data.links.0.url``), or a JSON Pointer (RFC 6901) if it begins with ``/``, for
-keys that have dots themselves. Alternatives are joined by ``|``. Keys are compared without case, ``_`` and ``-``.
+A *path* consists of keys and positions joined by dots (``data.links.0.url``). If it begins with ``/``, it is a JSON Pointer
+(RFC 6901), for keys that contain dots. Alternatives are joined by ``|``. Keys are compared without case, ``_`` and ``-``.
 
-A *condition* is what holds exactly if a response is a success: ``path=value``, ``path`` (it is there, and not empty, null or
-false) or ``!path``; ``&`` joins what must hold together, ``|`` the alternatives.
+A *condition* holds for every response that is a success, and for no other response. It is ``path=value``, ``path`` (the value
+exists, and is not empty, null or false) or ``!path``; ``&`` joins tests that must all hold, and ``|`` joins alternatives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _NEGLIGIBLE = ("", "null", "false", "none")
-_KEY = re.compile(r"[\w@#+-]+")  # any other is written as a JSON Pointer
+_KEY = re.compile(r"[\w@#+-]+")  # a key with other characters is written as a JSON Pointer
 _POSITION = re.compile("[0-9]{1,6}")
 
 
@@ -28,11 +28,11 @@ class Paths:
 
     @classmethod
     def parse(cls, text: Any) -> Paths:
-        """The paths that a text describes.
+        """Parse the text of a path and its alternatives.
 
-        :raises ValueError: if it describes none.
+        :raises ValueError: if the text is not a path.
         """
-        found = tuple(_keys(one.strip()) for one in text.split("|")) if isinstance(text, str) else ((),)
+        found = tuple(_keys(path.strip()) for path in text.split("|")) if isinstance(text, str) else ((),)
         if not all(keys and all(keys) for keys in found):
             raise ValueError(
                 "must be keys and positions joined by dots, such as data.links.0.key, with alternatives joined by |; a key with "
@@ -44,7 +44,7 @@ class Paths:
         return "|".join(_written(keys) for keys in self.alternatives)
 
     def values_in(self, data: Any) -> Iterator[Any]:
-        """The values at those paths that lead somewhere."""
+        """Yield the value of each path that leads to a value."""
         for keys in self.alternatives:
             value = data
             for key in keys:
@@ -73,17 +73,17 @@ def _child(value: Any, key: str) -> Any:
         return None
     if key in value:
         return value[key]
-    return next((one for name, one in value.items() if plain(name) == plain(key)), None)
+    return next((child for name, child in value.items() if plain(name) == plain(key)), None)
 
 
-@functools.lru_cache  # a service has few of them
+@functools.lru_cache  # a service uses few different keys
 def plain(key: str) -> str:
-    """A key as it is compared: ``fileId`` and ``file_id`` are one."""
+    """Return a key as it is compared, so that ``fileId`` and ``file_id`` are equal."""
     return key.lower().replace("_", "").replace("-", "")
 
 
 def leaves_of(data: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Each value in parsed JSON that holds no other one, with its path as an extra has it."""
+    """Yield each value in parsed JSON that contains no other value, with its path as it is written in an extra."""
     children = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     if not children:
         yield _written(keys), data
@@ -93,7 +93,7 @@ def leaves_of(data: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One ``path``, ``!path`` or ``path=value``."""
+    """A test of the form ``path``, ``!path`` or ``path=value``."""
 
     paths: Paths
     wanted: str | None
@@ -109,21 +109,21 @@ class _Test:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a response holds exactly if it is a success: any of these, each of which is all of its tests."""
+    """A condition that a response meets exactly if it is a success: in at least one alternative, all tests hold."""
 
     alternatives: tuple[tuple[_Test, ...], ...] = ()
 
     @classmethod
     def parse(cls, text: Any) -> Condition:
-        """The condition that a text describes.
+        """Parse the text of a condition.
 
-        :raises ValueError: if it describes none.
+        :raises ValueError: if the text is not a condition.
         """
-        parts = [one.split("&") for one in text.split("|")] if isinstance(text, str) else [[""]]
+        parts = [tests.split("&") for tests in text.split("|")] if isinstance(text, str) else [[""]]
         return cls(tuple(tuple(map(_parse_test, tests)) for tests in parts))
 
     def holds(self, data: Any) -> bool:
-        """Whether parsed JSON meets it."""
+        """Whether parsed JSON meets the condition."""
         return any(all(test.holds(data) for test in tests) for tests in self.alternatives)
 
 
@@ -131,8 +131,8 @@ def _parse_test(text: str) -> _Test:
     path, equals, wanted = (part.strip() for part in text.partition("="))
     negated = path.startswith("!")
     keys = _keys(path.removeprefix("!").strip())
-    is_odd = not wanted or wanted[0] in "='\""  # of another language
-    if not (keys and all(keys)) or (equals and (negated or is_odd)):
+    is_malformed = not wanted or wanted[0] in "='\""  # '==' and quoted values belong to other languages
+    if not (keys and all(keys)) or (equals and (negated or is_malformed)):
         raise ValueError(
             "must be path=value, path or !path, such as status=ok or data.id, with & for all of several and | for alternatives"
         )

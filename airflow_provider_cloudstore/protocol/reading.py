@@ -1,7 +1,7 @@
-"""Reads a response: what its body is, and what it means.
+"""Reads a response: parses its body, and decides what the response means.
 
-What the connection's owner declared comes first, then the HTTP status, then a short convention, which can only make an error of a
-2xx response. ``services.py`` has what is declared and the names of the convention, ``meanings.py`` the error of each meaning.
+The declarations of the connection's owner come first, then the HTTP status, then a short convention, which can only turn a 2xx
+response into an error. ``services.py`` has the declarations and the convention's names; ``meanings.py`` has the errors.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 PAGE_TYPES = ("text/html", "application/xhtml")
 _CODINGS = ("gzip", "x-gzip", "deflate")
-_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # IANA has no other
+_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # IANA registers no others
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 _STATED = (401, 403, 404, 410, 429, *range(500, 600))
-"""The numbers in a body that mean the HTTP status; no other means more than "an error"."""
-# Beyond the connection's own patterns: English that a service writes of its own token, and not of what a source answered it.
+"""The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
+# Used where the connection has no pattern: English phrases about the service's own token, rather than about a source's response.
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
 _TOKEN_REFUSED = re.compile(
     rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
@@ -44,7 +44,7 @@ _TOKEN_REFUSED = re.compile(
     re.IGNORECASE,
 )
 _OF_A_SOURCE = re.compile(r"\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://", re.IGNORECASE)
-_OPEN_TO_WORDS = (
+_REFINED_BY_WORDS = (
     meanings.STATED_ERROR,
     meanings.NO_TOKEN,
     meanings.FORBIDDEN,
@@ -55,17 +55,17 @@ _INTERNAL = re.compile(r"\binternal\b.*\berror\b|\b(?:internal|database)[ _]?err
 _ERROR_STATE = re.compile("(?:error|fail).*", re.DOTALL)
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
-_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken one must not delay a task for years
+_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken header must not delay a task for years
 _SECONDS = re.compile(r"\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A response whose body was read.
+    """A response with its parsed body.
 
-    :param data: the parsed JSON; the text if it is not JSON; None if the body is empty. It may contain secrets.
-    :param problem: why the body cannot be the service's own; empty if it can.
-    :param secrets: what no message and no stored value may contain.
+    :param data: the parsed JSON; the text if the body is not JSON; None if it is empty. The data may contain secrets.
+    :param problem: the reason why the body cannot come from the service itself; empty if it can.
+    :param secrets: the secrets that no message and no stored value may contain.
     """
 
     response: Response
@@ -75,12 +75,12 @@ class Reading:
 
     @property
     def is_2xx(self) -> bool:
-        """Whether the HTTP status says that it is a success."""
+        """Whether the HTTP status reports a success."""
         return 200 <= self.response.status <= 299
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a JSON object, by their names as the convention compares them."""
+        """The fields of a JSON object, with their names as the convention compares them."""
         return {plain(name): value for name, value in self.data.items()} if isinstance(self.data, dict) else {}
 
     @property
@@ -90,7 +90,7 @@ class Reading:
 
     @property
     def keys(self) -> str:
-        """The names of its fields, never their values, for an error message."""
+        """The names of the body's fields for an error message, never their values."""
         if not isinstance(self.data, dict):
             return "its body is empty" if self.data is None else "its body is no JSON object"
         inner = self.data.get("data")
@@ -100,29 +100,29 @@ class Reading:
 
     @property
     def stated_status(self) -> int | None:
-        """The HTTP status that a number in the body means, or None."""
+        """The HTTP status that a number in the body states, or None."""
         names = (*services.ERROR_CODES, *services.ERROR_STATES)
         return next((number for name in names if (number := _number(self.fields.get(name))) in _STATED), None)
 
     def words(self, service: Service) -> str:
-        """What the service says, with single spaces: plain text, the first text at ``message_path``, or an error's state."""
+        """Return the service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
         found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *_error_states(self)]
-        texts = (" ".join(str(one).split()) for one in found if isinstance(one, (str, int)) and not isinstance(one, bool))
+        texts = (" ".join(str(text).split()) for text in found if isinstance(text, (str, int)) and not isinstance(text, bool))
         return next(filter(None, texts), "")
 
     def safe(self, text: str) -> str:
-        """``text`` without secrets."""
+        """Return ``text`` without secrets."""
         return redact_parameters(redact(text, self.secrets))
 
     def stored(self, kept: str = "") -> Json:
-        """The content as an XCom may hold it, without secrets that the service repeats, but ``kept`` as it is: the file's id."""
+        """Return the data for an XCom, without the secrets that the service repeats; ``kept``, the file's id, is not masked."""
         return storable(self.data, lambda text: text if text == kept else self.safe(text))
 
 
 def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
-    """Read the body of a response, whose content coding (RFC 9110 section 8.4) is not undone yet."""
+    """Decode the content coding (RFC 9110 section 8.4) of a response's body, and parse the body."""
     raw, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
     text = raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     if problem or not text:
@@ -133,7 +133,7 @@ def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
 
 
 def _problem_of(text: str, content_type: str) -> str:
-    """Why a body that is not JSON cannot be the service's own; empty if it is plain text."""
+    """Return the reason why a body that is not JSON cannot come from the service itself; empty if it is plain text."""
     if text.startswith("<?xml"):
         return "XML in place of the service's response"
     if text.startswith("<") or content_type.startswith(PAGE_TYPES):
@@ -144,12 +144,12 @@ def _problem_of(text: str, content_type: str) -> str:
 
 
 def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
-    """The body without its content coding, and what is wrong with it. An unknown coding is ignored if the body is readable."""
+    """Return the decoded body, and what is wrong with it. An unknown content coding is ignored if the body is readable."""
     if coding in ("", "identity") or not body:
         is_readable = True
-    elif any(one.strip() in _CODINGS for one in coding.split(",")):
-        # Here, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
-        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib
+    elif any(name.strip() in _CODINGS for name in coding.split(",")):
+        # The clients do not decode it, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
+        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects gzip and zlib
         with suppress(zlib.error):
             body = inflater.decompress(body, MAX_BODY_BYTES + 1)
         is_readable = inflater.eof or len(body) > MAX_BODY_BYTES
@@ -161,16 +161,16 @@ def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
 
 
 def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """What a response means; None if it is a success.
+    """Return what a response means; None if it is a success.
 
     An error is looked for in this order: the owner's patterns, the HTTP status, ``success_when``, the convention.
 
-    :param has_result: whether it holds what the operation asked for: a file's id, or a download token.
+    :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
     if reading.is_2xx and reading.problem:
         return meanings.NOT_A_RESPONSE
     if reading.is_2xx and not _is_error(reading, operation, service, has_result=has_result):
-        return _unless_incomplete(reading, operation, service, has_result=has_result)
+        return _meaning_if_incomplete(reading, operation, service, has_result=has_result)
     if has_result and not operation.idempotent:
         return meanings.ERROR_WITH_ID
     status = reading.stated_status if reading.is_2xx else reading.response.status
@@ -180,7 +180,7 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
 
 
 def _is_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> bool:
-    """Whether a 2xx response says that it is an error: by the declaration, or else by the convention."""
+    """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
     condition = service.condition_of(operation.key)
     if condition and isinstance(reading.data, (dict, list)):
         return not condition.holds(reading.data)
@@ -188,7 +188,7 @@ def _is_error(reading: Reading, operation: Operation[Any], service: Service, *, 
 
 
 def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
-    """Whether the convention makes an error of a 2xx response."""
+    """Whether a 2xx response reports an error according to the convention."""
     if not isinstance(reading.data, dict):
         return reading.data is False
     fields = reading.fields
@@ -202,8 +202,8 @@ def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
     )
 
 
-def _unless_incomplete(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """None if a 2xx response without an error has what the operation needs; else what it means."""
+def _meaning_if_incomplete(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+    """Return what a 2xx response without an error means if it lacks what the operation needs; None if it lacks nothing."""
     if not operation.needs_result:
         return None
     if has_result and not isinstance(reading.data, str):
@@ -214,13 +214,13 @@ def _unless_incomplete(reading: Reading, operation: Operation[Any], service: Ser
     if meaning is not meanings.NO_TOKEN:
         return meaning
     if has_result:
-        return None  # a plain text that is the token
+        return None  # the plain text is the token
     is_pending = any(str(reading.fields.get(name)).lower() in services.PENDING_STATES for name in services.ERROR_STATES)
     return meanings.NOT_YET if reading.response.status == 202 or is_pending else meanings.NO_TOKEN
 
 
 def _declared(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
-    """What the connection's owner says that an error means; a web page is never the service's word."""
+    """Return the meaning that the owner's patterns give to an error, or None. They are not applied to a web page."""
     if reading.problem or reading.data is None:
         return None
     patterns = [(service.token_refused_pattern, meanings.TOKEN_REFUSED)]
@@ -231,12 +231,12 @@ def _declared(reading: Reading, operation: Operation[Any], service: Service) -> 
 
 
 def _refined(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """What an error means that no pattern of the connection matches.
+    """Return what an error means if no pattern of the connection matches it.
 
-    :param meaning: what its status alone means.
+    :param meaning: what the status alone means.
     """
     if reading.response.status == 503 and is_rate_limit(reading.response):
-        # Some front ends send such a page after a timeout: then an upload may have been queued.
+        # Some front ends send a page with this status after a timeout, when the upload may have been queued.
         return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
     if meaning is not meanings.MISSING:
         return _by_words(meaning, reading, operation, service)
@@ -246,11 +246,11 @@ def _refined(meaning: Meaning, reading: Reading, operation: Operation[Any], serv
 
 
 def _by_words(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """What an error means by the service's words, where the connection's owner has not declared them.
+    """Return what an error means according to the service's words, if the connection's owner has declared no pattern for them.
 
-    :param meaning: what it means without them.
+    :param meaning: what the error means without its words.
     """
-    if meaning not in _OPEN_TO_WORDS or reading.problem:
+    if meaning not in _REFINED_BY_WORDS or reading.problem:
         return meaning
     words = reading.words(service)
     if not service.token_refused_pattern and _TOKEN_REFUSED.search(words) and not _OF_A_SOURCE.search(words):
@@ -281,10 +281,10 @@ def _says_nothing(value: Any) -> bool:
 
 
 def is_rate_limit(response: Response) -> bool:
-    """Whether the service asks for the request later, so it had no effect: HTTP 425 and 429, or 503 with a time.
+    """Whether the service asks to try later, so that the request had no effect: HTTP 425 or 429, or HTTP 503 with a time.
 
-    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must name a time: a date that has passed
-    says nothing about this request.
+    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must name a time to come: a date in the
+    past says nothing about this request.
     """
     return meanings.of_status(response.status) is meanings.LIMITED or (
         response.status == 503 and retry_after(response) is not None
@@ -292,7 +292,7 @@ def is_rate_limit(response: Response) -> bool:
 
 
 def retry_after(response: Response) -> float | None:
-    """Seconds that the service asks to wait: whole ones, or an HTTP date to come (RFC 9110 section 10.2.3); at most a day."""
+    """Return the seconds to wait, at most a day, from whole seconds or a future HTTP date (RFC 9110 section 10.2.3)."""
     value = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):
         return min(float(value), _MAX_RETRY_AFTER)
@@ -300,6 +300,6 @@ def retry_after(response: Response) -> float | None:
         return None
     try:
         seconds = parsedate_to_datetime(value).timestamp() - response.received
-    except (ValueError, TypeError, OverflowError):  # not a date, or one out of range
+    except (ValueError, TypeError, OverflowError):  # not a date, or out of range
         return None
     return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None

@@ -1,7 +1,7 @@
-"""Values that must never be printed: which they are, the forms in which programs print them, and texts without them.
+"""Values that must never be printed: recognizing them, listing the forms in which programs print them, and masking them in text.
 
-A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form: masking only the raw value would
-not protect it.
+A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form, so masking only the raw value
+would not protect it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 
 MASK = "***"
 
-# How the name of a credential ends, in lower case with a space between words: a long one within a word, too (downloadtoken).
+# The ends of a credential's name, in lower case with a space between words. A short end must begin a word, a long end need not.
 _CREDENTIAL_NAME = re.compile(
     "(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sess(?:ion)? ?id"
     "|(?:api|access|secret|private|signing|encryption|account|shared|subscription) ?key(?: ?id)?"
     r"|\b(?:pass|pw|pin|otp|auth|sid|session))s? ?[0-9]*$"
 )
-# Words that everybody writes: masking one would garble every log.
+# Common words: masking them would garble every log.
 _WORD = re.compile(
     "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
     "|default|auto|all|any|public|private|internal|external|anonymous|guest|users?|demo|sandbox"
@@ -29,39 +29,39 @@ _WORD = re.compile(
     "|files?|data|download|upload|raw|text|json|csv|xml|html|name|value|home|index|git|bearer|basic",
     re.IGNORECASE,
 )
-_NO_PASSWORD = ("", "x-oauth-basic")  # the user is a token
+_NO_PASSWORD = ("", "x-oauth-basic")  # with one of these passwords, the user is a token
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
-_MIN_PART_LENGTH = 8  # a shorter one may be part of another value by chance
+_MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
 
-# The characters that a form, a path, requests and yarl (aiohttp) do not encode.
+# The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
 _SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 
-# What is not a clear URL but can still be shown: a path, or a URL with a space or a backslash in its path.
+# Text that is not a clear URL but may still be shown: a path, or a URL with a space or a backslash in its path.
 _PATH = re.compile(r"(?:https?:|ftp:)?[\w.~ ()\\-]*/[\w./~ ()\\-]*", re.IGNORECASE)
-# A colon before an "@" that is not before a port: s3://KEY:SECRET@bucket/key. A raw "/" or "@" may be in the secret.
+# A colon that is followed by an "@" and not by a port: s3://KEY:SECRET@bucket/key. The secret may contain a raw "/" or "@".
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*:(?!\d{1,5}/).*@", re.DOTALL)
 _PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")
 
 
 class Secret:
-    """A string that ``str``, ``repr`` and ``format`` do not reveal, also inside other values."""
+    """A string that ``str``, ``repr`` and ``format`` do not reveal, even inside other values."""
 
     __slots__ = ("_core", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self._core: str | None = None  # not computed before it is needed: the URLs of a batch are one secret
+        self._core: str | None = None  # computed on first use, because a batch keeps all its URLs in one secret
 
     def may_be_in(self, lowered: str) -> bool:
-        """Whether a text in lower case may contain a printed form: each has the longest run of letters and digits unbroken."""
+        """Whether text in lower case may contain a printed form: no form breaks the longest run of letters and digits."""
         if self._core is None:
             self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
         return self._core in lowered
 
     def reveal(self) -> str:
-        """The secret; call this only where it is sent."""
+        """Return the secret. Call this only where the secret is sent."""
         return self._value
 
     def __eq__(self, other: object) -> bool:
@@ -78,7 +78,7 @@ class Secret:
 
 
 def printed_forms(secret: Secret) -> set[str]:
-    """Every form in which ``secret`` can be printed: raw and percent-encoded. One of fewer than three characters has none."""
+    """Return every form in which ``secret`` may be printed, raw and percent-encoded; empty for fewer than three characters."""
     value = secret.reveal()
     if len(value) < _MIN_LENGTH:
         return set()
@@ -86,25 +86,25 @@ def printed_forms(secret: Secret) -> set[str]:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """``text`` with every form of every secret replaced by ``***``.
+    """Return ``text`` with every form of every secret replaced by ``***``.
 
-    One pass, longest form first: a secret that begins with a shorter one is masked completely.
+    A single pass tries the longest form first, so that a secret that begins with a shorter secret is masked completely.
     """
     lowered = text.lower()
-    # Usually none, so that no forms are computed: in a batch, each URL has its own secrets.
+    # Usually no secret is found, which saves computing the forms: in a batch, each URL has its own secrets.
     found = tuple([secret for secret in secrets if secret.may_be_in(lowered)])
     pattern = _pattern(found) if found else None
     return pattern.sub(MASK, text) if pattern else text
 
 
-@functools.lru_cache  # a wait needs that of the same token at every poll
+@functools.lru_cache  # a wait needs the pattern of the same token at every poll
 def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     forms = {form for secret in secrets for form in printed_forms(secret)}
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
-    """Whether ``text`` repeats one of ``secrets``: as a whole or, from eight characters on, as a part."""
+    """Whether ``text`` is one of ``secrets``, or contains one of them that has at least eight characters."""
     return any(
         text == secret.reveal() or (len(secret.reveal()) >= _MIN_PART_LENGTH and redact(text, [secret]) != text)
         for secret in secrets
@@ -112,9 +112,9 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 
 
 def redact_url(url: str) -> str:
-    """``url`` without possible credentials: user info, query and fragment. Scheme, host, port and path remain.
+    """Mask possible credentials in ``url``: user info, query and fragment. Scheme, host, port and path remain.
 
-    What is not a clear URL is shown if it is plainly a path, and else masked completely.
+    Text that is not a clear URL is shown if it is plainly a path; otherwise, it is masked completely.
     """
     try:
         parts = split_url(url)
@@ -126,16 +126,16 @@ def redact_url(url: str) -> str:
 
 
 def holds_credentials(path: str) -> bool:
-    """Whether the user info of a path holds a user and a password; a user alone is the id of an Airflow connection."""
+    """Whether a path contains a user and a password. A user alone is the id of an Airflow connection."""
     return bool(_PATH_CREDENTIALS.search(path))
 
 
 def redact_path(path: str) -> str:
-    """``path`` without a user and a password. What is left still holds credentials, masked ones, so that nothing opens it."""
+    """Mask user and password in ``path``. The masks still count as credentials, so that nothing opens the path."""
     return _PATH_CREDENTIALS.sub(f"://{MASK}:{MASK}@", path)
 
 
-@functools.lru_cache(1024)  # the responses of a service have few names
+@functools.lru_cache(1024)  # the responses of a service have few different names
 def is_credential_name(name: str) -> bool:
     """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+", " ", name).lower()
@@ -143,17 +143,17 @@ def is_credential_name(name: str) -> bool:
 
 
 def is_credential_parameter(name: str) -> bool:
-    """Whether a parameter of a request holds one: also ``key``, which in a response is mostly a name in a store."""
+    """Whether a request's parameter of this name holds a credential. ``key`` does; in a response, it mostly names an object."""
     return is_credential_name(name) or name.lower() == "key"
 
 
 def is_word(text: str) -> bool:
-    """Whether ``text`` is a word that everybody writes, such as ``true``: no credential, whatever its parameter is called."""
+    """Whether ``text`` is a common word, such as ``true``, which is never a credential, whatever its parameter is called."""
     return bool(_WORD.fullmatch(text))
 
 
 def redact_parameters(text: str) -> str:
-    """``text`` without the credentials of the URLs in it: user info, and parameters whose names say that they hold one."""
+    """Mask the credentials of the URLs in ``text``: user info, and parameters with the name of a credential."""
     if "=" in text:
         text = _PARAMETER.sub(_redacted_parameter, text)
     return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
@@ -165,11 +165,11 @@ def _redacted_parameter(found: re.Match[str]) -> str:
 
 
 def url_secrets(url: str) -> tuple[Secret, ...]:
-    """The credentials in ``url``: user info, query and fragment, each as a whole; the password; parameters with such names.
+    """Return the credentials in ``url``: user info, query, fragment, password, and parameters with the name of a credential.
 
-    A user is one only where it may be a token: without a password, or with the one that stands for none. No other value is one
-    by itself: a file's name or id may also stand in a query, and masking it would mask the same text everywhere. So a part of
-    the path, and a word that everybody writes, are none.
+    A user counts only if it may be a token: if the password is empty or a placeholder. Other values in the query do not count by
+    themselves, because a query may also contain a file's name or id, and masking it would mask the same text everywhere. For the
+    same reason, parts of the path and common words do not count.
     """
     try:
         parts = urlsplit(url)

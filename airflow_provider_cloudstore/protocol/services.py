@@ -1,7 +1,7 @@
-"""All that is particular to a service, declared: one dataclass, and a row of data for each service that is known.
+"""Declares everything that is particular to a service: one dataclass, and a row of data for each known service.
 
-Each field is also an extra of the connection with the same name, which wins over the row. A service that nobody has heard of is a
-handful of extras.
+Each field is also an extra of the connection with the same name, and the extra overrides the row. An unknown service can be
+declared with a handful of extras.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
 OPERATION_KEYS = ("delete", "upload", "link")
-"""The keys of the operations, for each of which ``success_when`` may have a condition."""
+"""The keys of the operations. Extra ``success_when`` may have a condition for each of them."""
 KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
-"""The parameters of ``POST /authorize``, by what the connection's login and password are."""
+"""The names of the parameters of ``POST /authorize``, for each kind of login and password that a connection may have."""
 
 ERROR_STATES = ("status", "state", "result")
-"""Fields that make an error of a response, if they are false, begin with ``error`` or ``fail``, or are the HTTP status of one."""
+"""Fields that show an error if they are false, begin with ``error`` or ``fail``, or have the HTTP status of an error."""
 ERROR_FLAGS = ("success", "ok")
-"""The same, if they are false or 0."""
+"""Fields that show an error if they are false or 0."""
 ERROR_CODES = ("code", "errno", "statuscode", "errorcode")
-"""The same, if they are a number other than 0, 1 and 200 to 299."""
+"""Fields that show an error if they have a number other than 0, 1 and 200 to 299."""
 ERROR_FIELDS = ("error", "errors")
-"""The same, if they say something, and the response lacks what the call asked for."""
+"""Fields that show an error if they say anything and the response lacks what the call asked for."""
 PENDING_STATES = ("pending", "queued", "processing")
-"""What a state holds while the file is not ready."""
+"""The values of a state while the file is not ready."""
 _MESSAGES = (
     "response|message|msg|error.message|error.error_msg|error_description|error_message|error_msg|errmsg|errors.0.message|error"
     "|detail|description|reason|data.message|0|error.code|errno|code"
@@ -37,7 +37,7 @@ _MESSAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What a service is like. The defaults are those of the API document, and of the convention for what it does not show."""
+    """The declaration of a service. The defaults follow the API document, and a convention where the document says nothing."""
 
     api_path: str = declare("/cloud/api/v2", "API path", "API path", "The path of the calls below the base URL, such as /api/v2.")
     token_in: str = declare(
@@ -98,10 +98,10 @@ class Service:
         "The URL to download from, with {token} in the token's place, if no response has a URL.",
     )
     needs_file_id: bool = field(default=False)
-    """Whether an upload's response without an id leaves it in doubt: the connection says where the id is."""
+    """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""
 
     def condition_of(self, operation: str) -> Condition | None:
-        """What a response to an operation, by its key, holds exactly if it is a success; None for the convention."""
+        """Return the condition of a successful response, by the key of the operation; None if the convention applies."""
         return self.success_when.get(operation) or self.success_when.get("")
 
 
@@ -112,7 +112,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 API_V2 = "api-v2"
 SERVICES: dict[str, Service] = {
     API_V2: Service(),
-    # Sites that run the YetiShare software. Read in public API pages, clients and servers; no site was called.
+    # Sites that run the YetiShare software. The values come from public API pages, clients and servers; no site was called.
     "yetishare": replace(
         Service(),
         api_path="/api/v2",
@@ -125,7 +125,7 @@ SERVICES: dict[str, Service] = {
         token_refused_pattern=_pattern("could not validate access_token|access token expired"),
     ),
 }
-"""By its name, which extra ``service`` names."""
+"""The known services, by the name that extra ``service`` takes."""
 
 EXTRAS: dict[str, Extra] = {
     "service": Extra(API_V2, "service", "Service", f"The row of defaults: {' or '.join(SERVICES)}."),

@@ -1,4 +1,4 @@
-"""Reads and validates an Airflow connection once, into values."""
+"""Reads and validates an Airflow connection once, and turns it into values."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _HOST_ADVICE = (
     'Plain http to another machine needs extra "allow_http": true.'
 )
 _SCHEMES = ("http", "https")
-_SIMILAR = 0.75  # of two names, between 0 and 1
+_SIMILAR = 0.75  # names are similar from this ratio on, which is between 0 and 1
 
 
 @dataclass(frozen=True, slots=True)
 class Settings(Extras):
-    """The service's address and token, and how to use it: the extras of the connection.
+    """The service's address and token, and the extras of the connection, which say how to use the service.
 
-    :param base_url: scheme, host, port and path prefix, without a trailing slash: the service's ``api_path`` comes below it.
-    :param proxy_is_inherited: whether the proxy is the environment's, which may define another one for another host.
-    :param conn_id: for errors that show only when the connection is used.
+    :param base_url: scheme, host, port and path prefix, without a trailing slash; the service's ``api_path`` follows it.
+    :param proxy_is_inherited: whether the proxy comes from the environment, which may define another proxy for another host.
+    :param conn_id: the connection's id, for errors that appear only when the connection is used.
     """
 
     base_url: str
     access_token: Secret
-    """Empty until it was asked for, where :attr:`keys` are set."""
+    """The access token; if :attr:`keys` are set, it is empty until it has been requested."""
     service: Service = SERVICES["api-v2"]
     keys: tuple[Secret, ...] = ()
-    """For which ``POST /authorize`` gives a token: a pair, or none."""
+    """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
     proxy_is_inherited: bool = False
     conn_id: str = ""
 
@@ -54,11 +54,11 @@ class Settings(Extras):
     def from_connection(cls, connection: Any, extra: Mapping[str, Any]) -> Self:
         """Read the fields of an Airflow connection, and its extra.
 
-        The schema is the scheme, or more of the path prefix, which is what a URI has after the host. Where neither the host nor
-        the schema names the scheme, the connection's type may be ``http``, as in a URI; else it is ``https``. Port 0, which a
-        form may send, counts as none.
+        The schema is the scheme, or a further part of the path prefix (in a URI, it follows the host). If neither the host nor
+        the schema names the scheme, the connection's type does if it is ``http``, as in a URI; otherwise the scheme is ``https``.
+        Port 0, which a form may send, counts as a missing port.
 
-        :raises ConfigurationError: if a field is invalid, or an unknown extra is the misspelling of a known one.
+        :raises ConfigurationError: if a field is invalid, or an unknown extra is a misspelling of a known extra.
         """
         _refuse_misspellings(extra)
         read = {name: _read(name, extra[name]) for name in extras_of(Extras) if _is_set(name, extra)}
@@ -74,18 +74,18 @@ class Settings(Extras):
         return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, **read)
 
     def authorized(self, access_token: Secret, account_id: str) -> Self:
-        """With a token that ``POST /authorize`` gave, and with the account that goes with every call."""
+        """Return a copy with a token from ``POST /authorize``, and with the account, which is sent with every call."""
         parameters = {**self.service.parameters, "account_id": account_id} if account_id else self.service.parameters
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
 
     @property
     def lacks_token(self) -> bool:
-        """Whether the token is yet to be asked for."""
+        """Whether the token has yet to be requested."""
         return bool(self.keys) and not self.access_token.reveal()
 
     @property
     def renewals(self) -> int:
-        """How often a call may replace a token that was refused: with keys, tasks side by side end each other's."""
+        """How often a call may replace a refused token; more often with keys, as parallel tasks end each other's tokens."""
         return 3 if self.keys else 1
 
     @property
@@ -94,25 +94,25 @@ class Settings(Extras):
         return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
 
     def file_page(self, file_id: str) -> str:
-        """The URL of a file's page, by extra ``file_page_url``; empty without it."""
+        """Return the URL of a file's page, from extra ``file_page_url``; empty without that extra."""
         return self.file_page_url.replace("{file_id}", quote(file_id, safe=""))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The access token or the keys for one, the parameters of every call, and the proxy's credentials."""
-        parameters = [Secret(one) for one in self.service.parameters.values() if not is_word(one)]
+        """The access token, the keys, the parameters of every call, and the proxy's credentials."""
+        parameters = [Secret(value) for value in self.service.parameters.values() if not is_word(value)]
         return (self.access_token, *self.keys, *parameters, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
 
 
 def read_extra(text: Any) -> dict[str, Any]:
-    """The extra of an Airflow connection, which itself treats unreadable JSON as empty, and returns lists.
+    """Parse the extra of an Airflow connection. Airflow's own parser treats unreadable JSON as empty, and returns lists.
 
-    The Test button of Airflow 2 sends each field with a prefix, too.
+    The Test button of Airflow 2 also sends each field with a prefix, which is removed here.
 
-    :raises ConfigurationError: if it is not a JSON object; the message does not repeat it.
+    :raises ConfigurationError: if the extra is not a JSON object; the message does not repeat its text.
     """
     extra = None
-    with suppress(ValueError, TypeError, RecursionError):  # not JSON, a number of 4,301 digits, no text, or nested too deeply
+    with suppress(ValueError, TypeError, RecursionError):  # not JSON, a number of 4,301 digits, not text, or nested too deeply
         extra = json.loads(text or "{}")
     if not isinstance(extra, dict):
         raise ConfigurationError('the connection\'s extra must be a JSON object, such as {"timeout": 60}')
@@ -188,30 +188,30 @@ def _verify(value: Any) -> bool | str:
 
 
 def _from_json(value: Any) -> Any:
-    """What a text holds as JSON, as in the field of a form; anything else as it is."""
+    """Parse text as JSON, which is how the field of a form has it; return anything else unchanged."""
     with suppress(ValueError, RecursionError):
         return json.loads(value) if isinstance(value, str) else value
     return value
 
 
 def _protected(value: Any) -> frozenset[str]:
-    """The protected ids. A value that may be meant to protect what it does not is an error."""
+    """Return the protected ids. A value is an error if it may be meant to protect an id that it does not protect."""
     found = _from_json(value) if str(value).lstrip().startswith("[") else value
     is_text = isinstance(found, str)
     if is_text:
         found = found.split(",")
-    is_list = isinstance(found, list) and all(type(one) in (str, int) for one in found)
-    own = {str(one).strip() for one in found} if is_list else {""}
-    if any(folder_id_problem(one) or "," in one or (is_text and " " in one) for one in own - _ROOT):
+    is_list = isinstance(found, list) and all(type(folder_id) in (str, int) for folder_id in found)
+    own = {str(folder_id).strip() for folder_id in found} if is_list else {""}
+    if any(folder_id_problem(given) or "," in given or (is_text and " " in given) for given in own - _ROOT):
         advice = 'Write ["id1", "id2"]. To protect only the root, remove the extra.'
         raise ConfigurationError("must be a list of folder ids, each of which names one folder", advice=advice)
     return _ROOT | own
 
 
 def validate_proxy(value: Any) -> Secret:
-    """A proxy's URL; the default scheme is ``http``.
+    """Return a proxy's URL; the default scheme is ``http``.
 
-    :raises ConfigurationError: if no client can use it; the message does not repeat it, as it may contain credentials.
+    :raises ConfigurationError: if no client can use the URL. The message does not repeat it, as it may contain credentials.
     """
     text = str(value).strip()
     url = text if "://" in text else f"http://{text}"
@@ -227,22 +227,22 @@ def validate_proxy(value: Any) -> Secret:
 
 
 def _conditions(value: Any) -> dict[str, Condition]:
-    """One condition for all operations, or one for each."""
+    """Return one condition for all operations, or a condition for each operation."""
     given = _from_json(value) if str(value).lstrip().startswith("{") else value
     if not isinstance(given, dict):
         return {"": Condition.parse(given)}
     if unknown := given.keys() - {*OPERATION_KEYS}:
         raise ConfigurationError(f"must have only the keys {', '.join(OPERATION_KEYS)}, not {', '.join(map(repr, unknown))}")
-    return {key: Condition.parse(one) for key, one in given.items()}
+    return {key: Condition.parse(text) for key, text in given.items()}
 
 
 def _parameters(value: Any) -> dict[str, str]:
     value = _from_json(value)
-    if not isinstance(value, dict) or not all(isinstance(one, (str, int)) and name for name, one in value.items()):
+    if not isinstance(value, dict) or not all(isinstance(text, (str, int)) and name for name, text in value.items()):
         raise ConfigurationError('must be a JSON object of texts, such as {"account_id": "158642"}')
     if "access_token" in value:
         raise ConfigurationError("must not have access_token: that is the connection's password")
-    return {name: str(one) for name, one in value.items()}
+    return {name: str(text) for name, text in value.items()}
 
 
 def _api_path(value: Any) -> str:
@@ -268,7 +268,7 @@ def _pattern(value: Any) -> re.Pattern[str]:
 
 
 def _template(placeholder: str, example: str, value: Any) -> str:
-    """A URL with a placeholder; whether plain http is allowed is asked when it is used."""
+    """Return a URL with a placeholder. Whether plain http is allowed is checked when the URL is used."""
     template = str(value).strip()
     problem = url_problem(template, allow_http=True)
     if template.count(placeholder) != 1:
@@ -296,11 +296,11 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "download URL": partial(_template, "{token}", "download?download_token={token}"),
     "page URL": partial(_template, "{file_id}", "files/{file_id}"),
 }
-"""How each kind of extra is read: from its value, and its bounds."""
+"""The parser of each kind of extra, which takes the value and the bounds of the extra."""
 
 
 def _refuse_misspellings(extra: Mapping[str, Any]) -> None:
-    """Reject an unknown extra that is nearly a known one: what it was to protect or to declare would not count."""
+    """Reject an unknown extra that resembles a known extra: whatever it should protect or declare would be ignored."""
     for name in _unknown(extra):
         if close := get_close_matches(name.lower(), EXTRAS, 1, _SIMILAR):
             raise ConfigurationError(
@@ -314,14 +314,14 @@ def _unknown(extra: Mapping[str, Any]) -> list[str]:
 
 
 def _service(extra: Mapping[str, Any]) -> Service:
-    """The service that an extra names, with what the others declare instead."""
+    """Return the service that extra ``service`` names, with the values that other extras override."""
     row = SERVICES[_read("service", extra["service"]) if _is_set("service", extra) else EXTRAS["service"].default]
     declared = {name: _read(name, extra[name]) for name in extras_of(Service) if _is_set(name, extra)}
     return replace(row, needs_file_id="file_id_path" in declared, **declared)
 
 
 def _is_set(name: str, extra: Mapping[str, Any]) -> bool:
-    """Absent, null and empty extras have their defaults."""
+    """Whether an extra is set; an absent, null or empty extra has its default."""
     return extra.get(name) not in (None, "")
 
 
@@ -331,12 +331,12 @@ def _read(name: str, value: Any) -> Any:
         return _PARSERS[known.kind](value, *known.bounds)
     except ConfigurationError as error:
         raise replace(error, reason=f"extra '{name}' of the connection {error.reason}") from None
-    except ValueError as problem:  # of a path or a condition
+    except ValueError as problem:  # from the parser of a path or a condition
         raise ConfigurationError(f"extra '{name}' of the connection {problem}") from None
 
 
 def warnings_about(conn_type: Any, extra: Mapping[str, Any], login: Any = None) -> list[str]:
-    """Likely mistakes in a connection that works: another type, a login, and unknown extras."""
+    """Return likely mistakes in a connection that works: another type, an unused login, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
     if login:
         found.append("has a login, which is not used: extra 'authorize' is not set")

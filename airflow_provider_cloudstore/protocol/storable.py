@@ -1,7 +1,7 @@
-"""Makes plain data that every Airflow stores and returns unchanged: for XComs, receipts and trigger events.
+"""Makes plain data that every Airflow version stores and returns unchanged, for XComs, receipts and trigger events.
 
-A service's response is not: Airflow's serializers interpret some keys (one imports a class), its databases reject NUL and lone
-surrogates, and integers between task and supervisor have at most 64 bits.
+A service's response may not survive: Airflow's serializers interpret some keys (one key imports a class), its databases reject
+NUL and lone surrogates, and integers between task and supervisor have at most 64 bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.secrets import MASK, is_credential_nam
 from airflow_provider_cloudstore.results import Json
 
 MAX_BYTES = 32 * 1024
-"""Of one value as JSON; the task state store of Airflow 3.3 takes 64 KiB."""
+"""The maximum size of a value as JSON; the task state store of Airflow 3.3 takes 64 KiB."""
 _MAX_LEVELS = 32
 _OMITTED = "(omitted: the response is too large to store)"
 _INTEGERS = range(-(2**63), 2**63)
@@ -25,11 +25,11 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
-    """``value`` as plain data: bounded, with finite numbers, and strings and keys safe for every serializer.
+    """Return ``value`` as plain data of limited size, with finite numbers, and with strings and keys safe for every serializer.
 
     A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, and a key that begins with ``__`` is
-    prefixed with ``key``. A text is masked if its name, or one above it, says that it is a credential. A value that exceeds
-    :data:`MAX_BYTES`, or what is below 32 levels, is replaced by a note.
+    prefixed with ``key``. A text is masked if its key, or a key above it, is the name of a credential. A note replaces a value
+    that exceeds :data:`MAX_BYTES`, and whatever is nested more than 32 levels deep.
 
     :param value: parsed JSON.
     :param clean: removes secrets from a string, a key or a number.
@@ -48,10 +48,10 @@ def _stored(value: Any, clean: Callable[[str], str], levels: int, *, is_credenti
     if not levels:
         return _OMITTED
     if isinstance(value, list):
-        return [_stored(one, clean, levels - 1, is_credential=is_credential) for one in value]
+        return [_stored(item, clean, levels - 1, is_credential=is_credential) for item in value]
     return {
-        _key(name, clean): _stored(one, clean, levels - 1, is_credential=is_credential or is_credential_name(name))
-        for name, one in value.items()
+        _key(name, clean): _stored(item, clean, levels - 1, is_credential=is_credential or is_credential_name(name))
+        for name, item in value.items()
     }
 
 

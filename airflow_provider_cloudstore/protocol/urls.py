@@ -1,6 +1,6 @@
-"""Splits a URL with Python's own parser, and refuses one that other parsers may split differently.
+"""Splits a URL with Python's own parser, and refuses a URL that other parsers may split differently.
 
-An ambiguous URL is neither sent nor given a token.
+An ambiguous URL is never sent, and never receives a token.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _HOST_NAME = re.compile(r"[\w.~-]+")
 
 
 class AmbiguousUrlError(ValueError):
-    """Not an absolute URL, or one that parsers split differently. The message repeats nothing of it."""
+    """A URL is not absolute, or parsers split it differently. The message does not repeat any part of the URL."""
 
 
 @functools.lru_cache  # a source URL is split for validation and for redaction
 def split_url(url: str) -> SplitResult:
-    """The parts of an absolute URL (RFC 3986 section 3).
+    """Return the parts of an absolute URL (RFC 3986 section 3).
 
-    :raises AmbiguousUrlError: if it is not absolute, or ambiguous; the message says what to write instead.
+    :raises AmbiguousUrlError: if the URL is not absolute, or is ambiguous; the message says what to write instead.
     """
     if "\\" in url:
         raise AmbiguousUrlError("contains a backslash: write it as %5C")
@@ -33,7 +33,7 @@ def split_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         is_valid = _is_host(parts.hostname or "") and parts.port != 0
-    except ValueError:  # the library's, for a port, brackets, or characters that NFKC turns into delimiters
+    except ValueError:  # from urlsplit, for a port, brackets, or characters that NFKC turns into delimiters
         is_valid = False
     if not is_valid:
         raise AmbiguousUrlError("has no valid host, or a port that is not a number from 1 to 65535")
@@ -44,7 +44,7 @@ def split_url(url: str) -> SplitResult:
 
 @functools.lru_cache  # the URLs of a batch have few hosts
 def _is_host(host: str) -> bool:
-    # The codec raises a ValueError for an empty label and for one of more than 63 characters.
+    # The codec raises a ValueError for an empty label, and for a label of more than 63 characters.
     return ":" in host or (bool(_HOST_NAME.fullmatch(host)) and bool(host.encode("idna")))
 
 
@@ -68,9 +68,9 @@ def is_loopback(host: str) -> bool:
 
 
 def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
-    """Why nothing must be downloaded from a URL, or an empty string; it repeats nothing of the URL but the scheme.
+    """Return the reason why nothing must be downloaded from a URL, or an empty string. It repeats only the URL's scheme.
 
-    :param allow_loopback: whether plain http is allowed to this machine.
+    :param allow_loopback: whether plain http to this machine is allowed.
     """
     try:
         parts = split_url(url)

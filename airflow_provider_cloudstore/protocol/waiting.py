@@ -1,6 +1,6 @@
 """Decides when a queued upload has become a file. The API has no status operation: a file is available once it has a link.
 
-Sensor, operator and trigger share this module, so they decide alike.
+The sensor, the operators and the trigger share this module, so they decide alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.guards import validate_text
 _JITTER = 0.2
 
 ON_WORKER_SECONDS = 5.0
-"""How long a deferrable wait polls on the worker first: most small files are available by then, without a deferral."""
+"""How long a deferrable wait first polls on the worker. Most small files are available by then, and need no deferral."""
 SETTLE_SECONDS = 10.0
 """Minimum sleep of a trigger before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
 processed the successful exit of the process that deferred (apache/airflow 67287, 71580)."""
@@ -27,11 +27,11 @@ INCONCLUSIVE_SECONDS = 30.0
 
 @dataclass(eq=False, repr=False)
 class FileWait:
-    """The state of waiting for one file. Durations are in seconds, moments in UTC; ``error`` is what the last poll ended with.
+    """The state of waiting for one file. Durations are in seconds, and moments are in UTC.
 
-    :param remembered: whether this state survives between polls; if not, inconclusive responses do not end the wait, and when it
-        ends is not known here.
-    :raises InvalidInputError: if it is no file id.
+    :param remembered: whether this state survives between polls. If it does not, inconclusive responses do not end the wait, and
+        the end of the wait is not known here.
+    :raises InvalidInputError: if ``file_id`` is not a file id.
     """
 
     file_id: str
@@ -40,7 +40,7 @@ class FileWait:
     began: datetime
     remembered: bool = True
     not_before: datetime = field(init=False)
-    """When the pause is over that the service asked for."""
+    """The moment when the pause that the service asked for is over."""
     _reason: str = field(default="", init=False)
     _inconclusive: list[datetime] = field(default_factory=list, init=False)
 
@@ -53,9 +53,10 @@ class FileWait:
         return self.began + timedelta(seconds=self.timeout)
 
     def next_pause_or_raise(self, error: CloudStoreError, now: datetime, log: Callable[[str], None]) -> float:
-        """Seconds until the next poll: the interval with some jitter, or ``Retry-After`` if longer, but not past the deadline.
+        """Return the seconds until the next poll: the interval with jitter or a longer ``Retry-After``, up to the deadline.
 
-        :param log: is called with one line if the reason to go on has changed.
+        :param error: the error that the last poll ended with.
+        :param log: called with one line if the reason to go on has changed.
         :raises FileWaitTimeoutError: if the deadline has passed.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
@@ -74,7 +75,7 @@ class FileWait:
         return self._until_deadline(now, wanted)
 
     def _tolerates(self, now: datetime) -> bool:
-        """Count an inconclusive response: a single one proves nothing, but a series that lasts does."""
+        """Count an inconclusive response. A single response proves nothing, but a series that lasts does."""
         self._inconclusive.append(now)
         lasted = (now - self._inconclusive[0]).total_seconds()
         return not self.remembered or len(self._inconclusive) < INCONCLUSIVE_POLLS or lasted < INCONCLUSIVE_SECONDS
@@ -90,20 +91,20 @@ class FileWait:
         return f"File '{self.file_id}' is not available yet ({error.reason}); {ends}"
 
     def timed_out(self) -> FileWaitTimeoutError:
-        """The error of a wait that ended without the file."""
+        """Return the error of a wait that ended without the file."""
         reason = f"the file was not available within {self.timeout:g} s; last response: {self._reason or 'none'}"
         return FileWaitTimeoutError(reason, operation="wait", subject=self.file_id)
 
     def first_pause(self, now: datetime, not_before: datetime) -> float:
-        """Seconds until the first poll of a trigger: spread over the interval, after the scheduler has settled the deferral.
+        """Return the seconds until a trigger's first poll: time to settle the deferral, and a random part of the interval.
 
-        :param not_before: when the pause is over that the service asked for on the worker.
+        :param not_before: the moment when the pause that the service asked for on the worker is over.
         """
         asked = max(0.0, (not_before - now).total_seconds())
         return self._until_deadline(now, max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval))
 
     def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
-        """Whether a deferrable wait has polled on the worker for long enough; it does not wait out a pause there."""
+        """Whether a deferrable wait should leave the worker: it has polled for long enough, or the service asks for a pause."""
         asks_to_pause = error.retry_after is not None or isinstance(error, RateLimitError)
         return (now - self.began).total_seconds() >= ON_WORKER_SECONDS or asks_to_pause
 
