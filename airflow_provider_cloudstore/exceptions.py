@@ -20,7 +20,7 @@ Wait = Literal["ends", "goes on", "tolerates"]
 """What a wait for a file does after an error. ``tolerates``: it goes on until a series of such errors has lasted a while."""
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
-BASE_URL_ADVICE = "that the connection's host is the base URL, and its extra 'api_path' where the calls are below it."
+BASE_URL_ADVICE = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
 
 
 def one_line(text: str) -> str:

@@ -8,6 +8,7 @@ import re
 import ssl
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -37,9 +38,7 @@ CHUNK = 256 * 1024
 _NEVER_SENT = (
     urllib3.exceptions.ConnectTimeoutError,  # also a refused connection and an unknown host name
     requests.ConnectTimeout,
-    ssl.SSLCertVerificationError,
 )
-_PLAIN_HTTP = "WRONG_VERSION_NUMBER"  # what OpenSSL calls a port without TLS
 _TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
 _is_sending = ContextVar("_is_sending", default=False)
 
@@ -191,13 +190,19 @@ def _prepare(request: Request) -> requests.PreparedRequest:
     return prepared
 
 
+def _is_of_handshake(error: BaseException) -> bool:
+    """Whether an exception was raised during the TLS handshake, which comes before the request."""
+    handshake = ssl.SSLSocket.do_handshake.__code__
+    return any(frame.f_code is handshake for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
 def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
     """Describe what was raised before there was a response: in doubt, the request may have been sent."""
     causes = list(causes_of(error))
     for cause in causes:
         if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
             return connect_refused(int(refused[1]))
-        if isinstance(cause, _NEVER_SENT) or (isinstance(cause, ssl.SSLError) and cause.reason == _PLAIN_HTTP):
+        if isinstance(cause, _NEVER_SENT) or _is_of_handshake(cause):
             return never_sent(error, through_proxy=any(isinstance(one, urllib3.exceptions.ProxyError) for one in causes))
     return may_have_been_sent(error, limit)
 

@@ -51,7 +51,9 @@ def _reason(error: BaseException) -> str:
 def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS certificate verification failed: {getattr(error, 'verify_message', '').rstrip('.')}"
-    return f"TLS failed ({getattr(error, 'reason', None) or 'no details'})"
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return "the answer is not TLS: the port may speak plain http"
+    return f"TLS failed ({error.reason or 'no details'})"
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -78,7 +78,9 @@ class Answer:
             return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
         read: dict[str, Any] = {}
         if not self.reading.problem:
-            read["message_path"] = self.reading.words(self.settings.service)
+            words = self.reading.words(self.settings.service)
+            if words or not (self.name in _SOUGHT and isinstance(self.error, exceptions.InvalidResponseError)):
+                read["message_path"] = words
             if self.name in _SOUGHT and isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError)):
                 paths = {extra: getattr(self.settings.service, extra) for extra in _SOUGHT[self.name]}
                 read |= {extra: None for extra, path in paths.items() if not any(path.values_in(self.reading.data))}

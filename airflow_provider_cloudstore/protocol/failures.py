@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE_LENGTH = 300
 _OTHER_TASKS = (
-    "Each token ends the earlier ones of its account, so another task has probably asked for one. Run fewer of these tasks side "
+    "Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these tasks side "
     "by side, for example with an Airflow pool."
 )
 
@@ -68,7 +68,7 @@ def error_of(
         reason += f" ({connection}at {settings.route})"
     secrets = operation.secrets_of_call(settings, attempts)
     return kind(
-        redact(f"{reason}: {details}" if details else reason, secrets),
+        redact(f"{reason}: {details}".rstrip(". ") if details else reason, secrets),
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,

@@ -88,8 +88,8 @@ def validate_text(value: Any, field: str) -> str:
 
 def _advice(field: str) -> str:
     return (
-        "Pass one value: of an upload's XCom its file_id, {{ ti.xcom_pull(task_ids='upload', key='upload')['file_id'] }}. "
-        f"Over a list, expand({field}=...) maps an operator."
+        "Pass a single value. From an upload's XCom, that is {{ ti.xcom_pull(task_ids='upload', key='upload')['file_id'] }}. "
+        f"To run an operator for each item of a list, use expand({field}=...)."
     )
 
 

@@ -18,7 +18,7 @@ PROXY_ADVICE = (
 _NOT_THE_API = f"Something other than the version 2 API responds there. Check {exceptions.BASE_URL_ADVICE}"
 _NO_SUCH_PATH = (
     f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {exceptions.BASE_URL_ADVICE} "
-    "If it means that, extra 'not_found_pattern' must match it."
+    "If the response does mean that, extra 'not_found_pattern' must match it."
 )
 _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 
@@ -128,7 +128,7 @@ NO_TOKEN = Meaning(
 NO_FILE_ID = Meaning(
     exceptions.TransientServiceError,
     exceptions.OutcomeUnknownError,
-    says="{}, but the response has no file id where extra 'file_id_path' leads",
+    says="{}, but the response has no file id at the path in extra 'file_id_path'",
 )
 NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
 

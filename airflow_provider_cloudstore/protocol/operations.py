@@ -154,7 +154,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     idempotent = has_subject = True
     advice: ClassVar = {
         exceptions.ServiceError: (
-            f"{exceptions.ServiceError.hint} If it means that the folder does not exist, extra 'not_found_pattern' must match it."
+            f"{exceptions.ServiceError.hint} If it means that the folder is missing, extra 'not_found_pattern' must match it."
         ),
         exceptions.NotFoundError: f"{exceptions.NotFoundError.hint} If a missing folder is fine, set ignore_missing=True.",
     }
@@ -226,8 +226,8 @@ class CreateDownloadLink(Operation[DownloadLink]):
     idempotent = has_subject = needs_result = True
     advice: ClassVar = {
         exceptions.InvalidResponseError: (
-            f"{exceptions.InvalidResponseError.hint} "
-            "If the service returns the token, or the URL that is one, in an unusual place, set extra 'token_path'."
+            "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place. Otherwise, "
+            f"{exceptions.InvalidResponseError.hint[0].lower()}{exceptions.InvalidResponseError.hint[1:]}"
         ),
         exceptions.ServiceError: (
             f"{exceptions.ServiceError.hint} If the file is missing, or not there yet, extra 'not_found_pattern' must match it."

@@ -106,6 +106,6 @@ class Authorize(Operation[Authorization]):
             f"the service gave no access token for its login and password: {ended.reason}",
             operation="connection",
             subject=settings.conn_id,
-            advice="Check both, and extra 'authorize_with': keys, or account. They are not tried again by this process, because "
-            "an account may lock itself.",
+            advice="Check both, and whether extra 'authorize_with' must be keys or account. This process does not try them again "
+            "for a few minutes, because an account may lock itself.",
         )

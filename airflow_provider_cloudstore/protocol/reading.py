@@ -92,7 +92,7 @@ class Reading:
     def keys(self) -> str:
         """The names of the body's fields for an error message, never their values."""
         if not isinstance(self.data, dict):
-            return "its body is empty" if self.data is None else "its body is no JSON object"
+            return "its body is empty" if self.data is None else "its body is not a JSON object"
         inner = self.data.get("data")
         keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
         names = [name if re.fullmatch(r"[\w.@-]{1,40}", name) else "?" for name in keys[:20]]

@@ -56,7 +56,7 @@ class Service:
         "Authorize with",
         "What login and password are: keys (key1 and key2), or account (a user's name and password).",
     )
-    success_when: Mapping[str, Condition] = declare(
+    success_when: Mapping[str, Condition | None] = declare(
         {},
         "conditions",
         "Success when",
@@ -102,7 +102,7 @@ class Service:
 
     def condition_of(self, operation: str) -> Condition | None:
         """Return the condition of a successful response, by the key of the operation; None if the convention applies."""
-        return self.success_when.get(operation) or self.success_when.get("")
+        return self.success_when.get(operation, self.success_when.get(""))
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -118,7 +118,7 @@ SERVICES: dict[str, Service] = {
         api_path="/api/v2",
         token_in=IN_PARAMETER,
         authorize=True,
-        success_when={"": Condition.parse("_status=success|status=success")},
+        success_when={"": Condition.parse("_status=success|status=success"), "upload": None},  # its answer is not known
         message_path=Paths.parse("response|message|0"),
         download_url_path=Paths.parse("data.download_url"),
         not_found_pattern=_pattern("could not find (file|folder) based on|failed deleting the folder"),

@@ -85,7 +85,7 @@ class FileWait:
         ends = f"polling every {self.interval:g} s{until}"
         if error.wait == "tolerates" and self.remembered:
             return (
-                f"The response says nothing of file '{self.file_id}' ({error.reason}); {ends}, "
+                f"The response says nothing about file '{self.file_id}' ({error.reason}); {ends}, "
                 f"or until {INCONCLUSIVE_POLLS} such responses in a row span {INCONCLUSIVE_SECONDS:g} s"
             )
         return f"File '{self.file_id}' is not available yet ({error.reason}); {ends}"

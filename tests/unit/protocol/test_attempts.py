@@ -134,5 +134,5 @@ def test_an_upload_tells_the_id_of_its_file_where_the_answer_does(body: Any, pat
 
 def test_an_upload_without_an_id_where_its_owner_says_that_there_is_one_is_unknown_and_shows_the_services_words() -> None:
     own = connected({"file_id_path": "files.0.key"})
-    with pytest.raises(exceptions.OutcomeUnknownError, match="no file id where extra 'file_id_path' leads: refused by policy"):
+    with pytest.raises(exceptions.OutcomeUnknownError, match="no file id at the path in extra 'file_id_path': refused by policy"):
         result_of(UploadFromUrl(own, "http://h/f"), response(200, {"file_id": "f1", "msg": "refused by policy"}), own)

@@ -77,7 +77,7 @@ def test_what_cannot_be_the_services_own_is_known(raw: bytes, headers: dict[str,
         ({"two words hunter2": 1}, "it has the keys ?"),
         ({str(number): 1 for number in range(30)}, "it has the keys " + ", ".join(map(str, range(20)))),
         ({}, "it is an empty JSON object"),
-        ("hunter2", "its body is no JSON object"),
+        ("hunter2", "its body is not a JSON object"),
         (None, "its body is empty"),
     ],
 )

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore.exceptions import ServiceError
 from airflow_provider_cloudstore.protocol import services
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, plain
 from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES, Service
-from tests.support import connected
+from tests.support import connected, response, result_of
 
 PATHS = [value for field in dataclasses.fields(Service) if isinstance(value := getattr(Service(), field.name), Paths)]
 
@@ -64,3 +65,12 @@ def test_the_parameters_of_every_call_are_secret() -> None:
     own = connected({"parameters": {"account_id": "158642", "format": "json"}})
     assert "158642" in {secret.reveal() for secret in own.secrets}
     assert "158642" not in repr(own)
+
+
+@pytest.mark.parametrize("body", [{"result": True, "message": "Url added"}, {"response": "Url added."}, {"data": {"id": 5}}, {}])
+def test_a_yetishare_upload_is_queued_whatever_is_answered_that_is_no_error(body: Any) -> None:
+    own = connected({"service": "yetishare"})
+    assert result_of(UploadFromUrl(own, "https://h/f"), response(200, body), own).file_id == ""
+    for refused in ({"_status": "error"}, {"status": "error"}, {"result": False, "message": "no"}):
+        with pytest.raises(ServiceError):
+            result_of(UploadFromUrl(own, "https://h/f"), response(200, refused), own)

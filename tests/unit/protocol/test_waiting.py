@@ -94,7 +94,7 @@ def test_the_log_says_why_the_wait_goes_on_whenever_that_changes() -> None:
     wait, ends = begun(), "polling every 5 s until 2026-01-01 00:01:00 UTC"
     polls = [UNCLEAR, UNCLEAR, *(exceptions.NotFoundError(what) for what in ("a", "a", "b"))]
     assert logged(wait, *polls) == [
-        f"The response says nothing of file 'f1' (HTTP 403: no); {ends}, or until 3 such responses in a row span 30 s",
+        f"The response says nothing about file 'f1' (HTTP 403: no); {ends}, or until 3 such responses in a row span 30 s",
         f"File 'f1' is not available yet (a); {ends}",
         f"File 'f1' is not available yet (b); {ends}",
     ]
