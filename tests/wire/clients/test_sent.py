@@ -52,6 +52,22 @@ def test_an_upload_that_its_proxy_has_read_arrives_once_and_is_unknown(
     assert sum(b"url_upload_add" in request for request in proxy.requests) == 1
 
 
+def test_plain_text_in_place_of_a_tls_response_leaves_an_upload_unknown(
+    call_way: Way, serve: Serve, authority: Authority
+) -> None:
+    def answer_without_tls(server: RawServer, connection: socket.socket) -> None:
+        over_tls = authority.wrap(connection)
+        server.read_request(over_tls)
+        with socket.socket(fileno=over_tls.detach()) as plain:
+            plain.sendall(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+
+    server = serve(handler=answer_without_tls)
+    own = settings(server.url.replace("http://127.0.0.1", "https://localhost"), verify=authority.bundle)
+    with call_way(own) as send:
+        assert isinstance(send(*UPLOAD), Unknown)
+    assert len(server.requests) == 1
+
+
 def test_an_upload_that_is_lost_on_a_reused_connection_is_unknown(call_way: Way, serve: Serve) -> None:
     server = serve(handler=respond_once)
     with call_way(settings(server.url)) as send:
