@@ -61,7 +61,7 @@ def send_once(
     An error of the store ends the try if it occurs before the upload is sent. Before Airflow 3.3, which has no such store, every
     try sends the upload.
 
-    :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier one.
+    :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier try.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
     store: Any = context.get("task_state_store")
