@@ -1,6 +1,6 @@
-"""Where each Airflow version has what this package uses, and what only some versions can do: nothing else knows.
+"""Imports what this package uses from where each Airflow version has it; no other module handles differences of versions.
 
-Each branch is what one range of versions has, and is deleted with its oldest version. Type checkers see the newest.
+Each branch serves one range of versions, and is deleted with its oldest version. Type checkers see the newest branch.
 """
 
 # Other modules import these names from here.
@@ -19,6 +19,8 @@ from airflow import __version__
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
 HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
+HAS_STORED_LINKS = _AIRFLOW >= (3,)
+"""Whether a task asks for the links of its operator when it ends, and Airflow stores them."""
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 2):
     from airflow.sdk.configuration import conf
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from airflow.sdk.execution_time.xcom import XCom
     from airflow.triggers.base import BaseTrigger, TriggerEvent
 else:
-    # A DAG file that does not need these does not pay for them.
+    # These are imported on first use, so that a DAG file which does not need them parses faster.
     _LOADED_WHEN_USED = {
         "ActionCommand": "airflow.cli.cli_config.ActionCommand",
         "Arg": "airflow.cli.cli_config.Arg",
@@ -92,8 +94,8 @@ else:
 async def get_async_connection(conn_id: str) -> Connection:
     """Read a connection on an event loop.
 
-    Airflow before 3.3.2 cannot mask its secrets there: it reads the connection in a thread, in one of ``asgiref``, from which
-    Airflow 3.0 and 3.1 find the way back to the triggerer's loop.
+    Before 3.3.2, Airflow cannot mask the connection's secrets there, so the connection is read in a thread. ``asgiref`` starts
+    that thread, because Airflow 3.0 and 3.1 find the way back to the triggerer's loop only from such a thread.
     """
     if _MASKS_ON_EVENT_LOOPS:
         return await BaseHook.aget_connection(conn_id)
@@ -103,7 +105,7 @@ async def get_async_connection(conn_id: str) -> Connection:
 
 
 async def amask_secret(secret: str) -> None:
-    """Mask a secret on an event loop. Airflow 3 before 3.3.2 cannot: masking there blocks or raises."""
+    """Mask a secret on an event loop; on Airflow 3 before 3.3.2, do nothing, because masking there blocks or raises."""
     if _MASKS_ON_EVENT_LOOPS:
         from airflow.sdk.log import amask_secret
 
@@ -113,7 +115,7 @@ async def amask_secret(secret: str) -> None:
 
 
 def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The connection form's widgets for the provider info's ``conn-fields`` (Airflow before 3.2, with Flask-AppBuilder)."""
+    """Build the connection form's widgets from ``conn-fields`` of the provider info (Airflow before 3.2, Flask-AppBuilder)."""
     from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
     from wtforms import BooleanField, PasswordField, StringField
 

@@ -29,7 +29,7 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
 
 
 def connection_form() -> dict[str, dict[str, Any]]:
-    """A field for each extra of the connection, as ``conn-fields`` has them."""
+    """Return a field for each extra of the connection, in the format of ``conn-fields``."""
     from airflow_provider_cloudstore.protocol.services import EXTRAS
 
     form = {}
@@ -43,7 +43,7 @@ def connection_form() -> dict[str, dict[str, Any]]:
 
 
 def get_provider_info() -> dict[str, Any]:
-    """The provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
+    """Return the provider's metadata, as Airflow's ``provider_info.schema.json`` describes it."""
     return {
         "package-name": "airflow-provider-cloudstore",
         "name": _INTEGRATION,
@@ -54,7 +54,7 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": _modules("sensors.cloudstore"),
         "hooks": _modules("hooks.cloudstore", "hooks.asynchronous"),
         "triggers": _modules("triggers.cloudstore"),
-        "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # where Airflow has commands of providers
+        "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # for Airflow versions that load commands of providers
         "extra-links": ["airflow_provider_cloudstore.operators.base.FileLink"],
         "connection-types": [
             {

@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all, on this machine or in a store: what counts as local, and what each store can do."""
+"""Writes files atomically, on this machine or in a store; knows which paths are local, and what each store can do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 _LOCAL = ("", "file", "local")
-_TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # whose uploads nobody sees before they are committed
-# Here a file appears when its only request is complete, and a folder is only a prefix of names, which needs no creation.
+_TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # an upload to these is invisible until it is committed
+# Here, a file written in a single request appears when it is complete, and a folder is a name prefix that needs no creation.
 _OBJECT_STORES = (*_TRANSACTIONAL, "abfs", "abfss", "adl", "oss", "memory")
-_MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second is Azure's, which adlfs may wrap
+_MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second error is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
-_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # by a mounted share
+_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # fsync, by a mounted share
 
 
 def _protocol(path: Any) -> str:
@@ -26,12 +26,12 @@ def _protocol(path: Any) -> str:
 
 
 def is_local(path: Any) -> bool:
-    """Whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
+    """Return whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
     return _protocol(path) in _LOCAL
 
 
 def filesystem(path: Any) -> tuple[Any, str]:
-    """The fsspec filesystem of a ``pathlib.Path`` or an ``ObjectStoragePath``, and the path in it; local links are resolved."""
+    """Return the fsspec filesystem of a ``Path`` or an ``ObjectStoragePath``, and the path in it; local links are resolved."""
     from fsspec.implementations.local import LocalFileSystem
 
     if is_local(path):
@@ -40,7 +40,7 @@ def filesystem(path: Any) -> tuple[Any, str]:
 
 
 def validate_target(path: Any) -> None:
-    """Raise ``InvalidInputError`` if a local path is that of something which is not a file, such as a folder."""
+    """Raise ``InvalidInputError`` if a local path exists but is not a file, such as a folder."""
     if not is_local(path):
         return
     found = filesystem(path)[1]
@@ -49,7 +49,7 @@ def validate_target(path: Any) -> None:
 
 
 def permanent_problem(path: Any, error: Exception) -> str:
-    """Why no retry fixes an error of a path's store, such as a local folder that is read-only; empty if one may."""
+    """Return why no retry fixes an error of a path's store, such as a read-only local folder; empty if a retry may help."""
     if is_local(path) and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
         return error.strerror or type(error).__name__
     is_missing = _MISSING_BUCKET & {type(error).__name__, type(error.__cause__).__name__}
@@ -57,7 +57,7 @@ def permanent_problem(path: Any, error: Exception) -> str:
 
 
 def replace_file(path: Any, content: bytes) -> None:
-    """Write or replace a small file, in a single request to an object store; elsewhere, its folder is created."""
+    """Write or replace a small file: in one request to an object store; elsewhere atomically, after creating its folder."""
     if _protocol(path) in _OBJECT_STORES:
         path.fs.pipe_file(path.path, content)
         return
@@ -70,10 +70,10 @@ def replace_file(path: Any, content: bytes) -> None:
 
 @contextmanager
 def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_CommittedFile]:
-    """A file to write, which is at its path once the block ends well; else what was there stays there.
+    """Open a file that appears at its path only if the block ends without an error; otherwise, the path stays unchanged.
 
-    :param tries: the names of the tries of the task that writes it, up to the one that runs. That one's names the file's part,
-        and those of lower ones are removed: a lower try that still runs then fails when it completes its part.
+    :param tries: the names of the writing task's tries, up to the running try, whose name the part file gets. Part files of
+        earlier tries are removed, so that an earlier try that still runs fails when it completes its part.
     :raises InvalidInputError: if the file cannot be created, and no retry helps.
     """
     validate_target(path)
@@ -93,7 +93,7 @@ def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_CommittedFil
 
 
 class _CommittedFile:
-    """An upload that nobody sees before it is committed. Its bytes cannot be taken back: to restart is to open another."""
+    """An upload that is invisible until it is committed. Its bytes cannot be taken back, so a restart opens a new upload."""
 
     def __init__(self, fs: Any, path: str, tries: Sequence[str]) -> None:
         self._fs, self._path, self._tries = fs, path, tries
@@ -106,68 +106,68 @@ class _CommittedFile:
         self._file.write(content)
 
     def restart(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         if self._file.tell():
             self.discard()
             self._file = self._open()
 
     def commit(self) -> None:
-        """Upload what is left, and complete the upload."""
+        """Send the remaining bytes, and complete the upload."""
         self._file.close()
         self._file.commit()
 
     def discard(self) -> None:
-        """Give the upload up; what prevents that must not hide why."""
+        """Abandon the upload. An error on the way is dropped, because it must not hide the original error."""
         with suppress(Exception):
             self._file.discard()
-        self._file.closed = True  # fsspec would upload what is left when it is collected
+        self._file.closed = True  # else fsspec would upload the rest when the object is garbage-collected
 
 
 class _RenamedFile(_CommittedFile):
-    """A file next to the target, for a store where all see what is not yet complete."""
+    """A part file next to the target, renamed when complete, for a store where incomplete files are visible."""
 
     def _open(self) -> Any:
         self._part = self._new_part()
         return self._fs.open(self._part, "wb")
 
     def commit(self) -> None:
-        """Give it its name."""
+        """Rename the part to the target."""
         self._file.close()
         self._fs.mv(self._part, self._path)
 
     def discard(self) -> None:
-        """Remove it; what prevents that must not hide why."""
+        """Remove the part. An error on the way is dropped, because it must not hide the original error."""
         with suppress(Exception):
             self._file.close()
         with suppress(Exception):
             self._fs.rm(self._part)
 
     def _new_part(self) -> str:
-        """The path of the part: what is written by no task, or twice by one try, gets a random name."""
+        """Return the path of the part. Its name is random outside a task, and if the same try writes the target twice."""
         folder, slash, name = self._path.rpartition("/")
         start = f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}"
-        parts = [f"{start}.{one}.part" for one in self._tries]
-        for lower in parts[:-1]:
-            with suppress(OSError):  # it is gone, or the store refuses
-                self._fs.rm(lower)
+        parts = [f"{start}.{try_name}.part" for try_name in self._tries]
+        for earlier in parts[:-1]:
+            with suppress(OSError):  # the part is gone, or the store refuses to remove it
+                self._fs.rm(earlier)
         if parts and not self._fs.exists(parts[-1]):
             return parts[-1]
         return f"{start}.{secrets.token_hex(6)}.part"
 
 
 class _LocalFile(_RenamedFile):
-    """A file next to the target, which keeps the mode of the one that it replaces, where the mount can do that."""
+    """A part file next to a local target. It gets the mode of the file that it replaces, if the mount supports modes."""
 
     def _open(self) -> Any:
         Path(self._path).parent.mkdir(parents=True, exist_ok=True)
         self._part = self._new_part()
         file = open(self._part, "xb")  # noqa: SIM115  (closed by commit or discard)
-        with suppress(OSError):  # there is none, or the mount has no modes
+        with suppress(OSError):  # the target does not exist yet, or the mount has no modes
             os.fchmod(file.fileno(), os.stat(self._path).st_mode & 0o7777)
         return file
 
     def commit(self) -> None:
-        """Put it at its place, once its bytes are on the disk."""
+        """Move the part to the target, once its bytes are on the disk."""
         self._file.flush()
         try:
             os.fsync(self._file.fileno())

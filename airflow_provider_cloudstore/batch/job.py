@@ -1,4 +1,4 @@
-"""One try of a batch from top to bottom: own the receipts, load what earlier tries did, send what is left of the manifest."""
+"""Runs one try of a batch: takes over the receipts, loads what earlier tries did, and sends what is left of the manifest."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 log = logging.getLogger(__name__)
 
 _POLL_INTERVAL = 0.1
-_GRACE = 0.6  # for responses in transit when the task is terminated
-_TIME_TO_SAVE = 0.8
+_GRACE = 0.6  # seconds for responses in transit when the task is terminated
+_TIME_TO_SAVE = 0.8  # seconds for the last checkpoint after that
 
 
 @asynccontextmanager
 async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
-    """A client whose session has a connection for each concurrent upload."""
+    """Open a client whose session has a connection for each concurrent upload."""
     async with shared_session(settings, limit) as session:
         yield AsyncClient(settings, reload, session)
 
@@ -40,8 +40,8 @@ class Job:
 
     :param read: reads the manifest; it blocks.
     :param settings: reads the connection; it blocks.
-    :param receipts: what the batch remembers; None for a batch without memory.
-    :param must_end: why the try has to end now, or an empty text; polled ten times a second.
+    :param receipts: the outcomes of earlier tries and of this try; None if the batch stores no outcomes.
+    :param must_end: returns why the try has to end now, or an empty string; called ten times a second.
     """
 
     read: Callable[[], Manifest]
@@ -55,7 +55,7 @@ class Job:
     in_thread: InThread = in_daemon_thread
 
     async def run(self) -> Ledger:
-        """Send what earlier tries have not finished.
+        """Send the uploads that earlier tries have not finished.
 
         :raises CloudStoreError: if the try ended before the manifest was counted.
         """
@@ -63,7 +63,7 @@ class Job:
         ledger = Ledger(number, retry_unknown=self.options.retry_unknown_outcome)
         trying, reason = asyncio.create_task(self._try(ledger)), ""
         try:
-            # Polled: a signal handler cannot wake a sleeping loop.
+            # `must_end` is polled, because a signal handler cannot wake a sleeping event loop.
             while not (trying.done() or (reason := self.must_end())):
                 await asyncio.wait({trying}, timeout=_POLL_INTERVAL)
         finally:
@@ -80,7 +80,7 @@ class Job:
         return ledger
 
     async def _try(self, ledger: Ledger) -> CloudStoreError | None:
-        """The flow of a try. Returns why it ended early, or None."""
+        """Run the steps of a try. Return the error that ended it early, or None."""
         if receipts := self.receipts:
             parts = await retry_until(lambda: self.in_thread(receipts.begin), "the receipts cannot be written")
             for part in parts:
@@ -107,14 +107,14 @@ class Job:
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle) -> None:
-        """Send while the lease is renewed."""
+        """Run the sender, and renew the lease meanwhile."""
         sending, renewing = asyncio.create_task(sender.run()), asyncio.create_task(lease.renew(throttle.wake))
         try:
             await asyncio.wait({sending, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 lease.finish()
                 await asyncio.wait({renewing})
-        finally:  # of a task that is cancelled, too: within two seconds, accept responses in transit and store the progress
+        finally:  # even if the task is cancelled: within two seconds, accept responses in transit and store the progress
             throttle.end()
             await asyncio.wait({sending}, timeout=_GRACE)
             lease.finish()

@@ -1,6 +1,6 @@
 """Allows a request only while the last durable checkpoint is younger than two seconds.
 
-Whatever is killed, frozen or unavailable, a later try can miss only the uploads in flight and those of two seconds.
+Whatever is killed, frozen or unavailable, a later try can lack only the outcomes of uploads in flight and of those two seconds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 LEASE = 2.0
 """Seconds for which a checkpoint allows sending, counted from its snapshot."""
 OUTAGE_LIMIT = 300.0
-"""Seconds that the receipts may be unavailable."""
+"""Seconds for which the receipts may be unavailable."""
 _CHECKPOINT_INTERVAL = 1.0
 
 
 def clock() -> float:
-    """Seconds, including time in which the process or the machine was suspended: Airflow does not wait meanwhile."""
+    """Return the time in seconds. It also passes while process or machine are suspended, because Airflow goes on meanwhile."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -58,10 +58,10 @@ def in_daemon_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
-    """Retry every second while the receipts' folder fails.
+    """Call ``attempt`` until it succeeds, once a second while the receipts' folder fails.
 
-    :raises BatchInterruptedError: if it failed for longer than ``OUTAGE_LIMIT``.
-    :raises CloudStoreError: if ``attempt`` raised it.
+    :raises BatchInterruptedError: if the folder failed for longer than ``OUTAGE_LIMIT``.
+    :raises CloudStoreError: if ``attempt`` raised it; it is not retried.
     """
     reason = "no response"
     with suppress(TimeoutError):
@@ -71,7 +71,7 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
                     return await attempt()
                 except CloudStoreError:
                     raise
-                except Exception as error:  # noqa: BLE001  (any library may be behind the folder; the task ends below)
+                except Exception as error:  # noqa: BLE001  (any library may serve the folder; see the end)
                     reason = type(error).__name__
                 log.warning("Sending is paused: %s (%s); retrying", problem, reason)
                 await asyncio.sleep(_CHECKPOINT_INTERVAL)
@@ -81,9 +81,9 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
 
 @dataclass(eq=False, repr=False)
 class Lease:
-    """The permission to send: the last durable checkpoint is fresh. Checkpoints are written one after the other.
+    """The permission to send, valid while the last durable checkpoint is fresh. Checkpoints are written one after the other.
 
-    :param snapshot: returns what has to be written now. Called on the event loop.
+    :param snapshot: returns the lines to write now. It is called on the event loop.
     :param write: writes a snapshot durably. It blocks; after a failure it is called again with the same snapshot.
     """
 
@@ -107,7 +107,7 @@ class Lease:
         """Write a checkpoint every second, and the last one after :meth:`finish`.
 
         :raises BatchInterruptedError: if the receipts cannot be written for ``OUTAGE_LIMIT``, or a newer try has taken over.
-        :raises BatchStoppedError: if they can no longer be used.
+        :raises BatchStoppedError: if the receipts can no longer be used.
         """
         is_last = False
         while not is_last:

@@ -1,6 +1,6 @@
-"""Decides which URLs need a request, records the outcome of each, in this try and earlier ones, and reports them.
+"""Decides which URLs need a request, records the outcome of each URL in this and earlier tries, and reports the outcomes.
 
-The manifest is read twice: first all of it is counted against what earlier tries did, then what is left is sent.
+The manifest is read twice: first, its URLs are counted by their outcome in earlier tries; then the remaining URLs are sent.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Ledger:
     def __init__(self, try_number: int = 1, *, retry_unknown: bool = False) -> None:
         self._try = try_number
         self._retry_unknown = retry_unknown
-        # By digest: queued or unknown since an earlier try, unsent; or skipped, because this try has seen to it.
+        # By digest: QUEUED or UNKNOWN since an earlier try, UNSENT, or SKIPPED once this try has dealt with the URL.
         self._states: dict[bytes, Status] = {}
-        self._resent: set[bytes] = set()  # which an earlier try may have queued
+        self._resent: set[bytes] = set()  # sent again although an earlier try may have queued them
         self._receipts: list[str] = []
         self.total = 0
         """Entries of the manifest."""
@@ -44,18 +44,18 @@ class Ledger:
         self.failures: list[dict[str, Any]] = []
         """The first failures, redacted."""
         self.error: CloudStoreError | None = None
-        """Why the try ended early, or what the user has to see to once it has ended."""
+        """Why the try ended early, or which uploads the user has to check after its end."""
 
     @property
     def counts(self) -> dict[Status, int]:
-        """URLs by status, from this try and earlier ones; they add up to the total."""
+        """The number of URLs by status, over this and earlier tries; the numbers add up to the total."""
         found = {status: self.now[status] + self.earlier[status] for status in Status}
         return {**found, Status.UNSENT: self.total - sum(found.values())}
 
     # Before anything is sent.
 
     def note_earlier(self, outcomes: Iterable[tuple[bytes, Status]]) -> None:
-        """Note outcomes of earlier tries by digest, in any order; what failed is sent again."""
+        """Note outcomes of earlier tries by digest, in any order; URLs that failed are sent again."""
         for digest, status in outcomes:
             if status is Status.QUEUED:
                 self._states[digest] = status
@@ -63,7 +63,7 @@ class Ledger:
                 self._states.setdefault(digest, status)
 
     def survey(self, entries: Iterable[Entry]) -> None:
-        """Count the manifest."""
+        """Count the manifest's entries by their outcome in earlier tries."""
         for entry in entries:
             self.total += 1
             if not entry.problem:
@@ -88,7 +88,7 @@ class Ledger:
     # While it is sent.
 
     def admit(self, entry: Entry) -> bool:
-        """Whether an entry is to be sent, or has no URL. It is called once for each entry."""
+        """Return whether the entry has to be sent, or has no URL and has to be recorded. Call it once for each entry."""
         if entry.problem:
             return True
         digest = entry.digest
@@ -128,7 +128,7 @@ class Ledger:
     # What the user is told.
 
     def close(self, error: CloudStoreError | None) -> None:
-        """Set the error of a try that ended early because of one, or at the end of the manifest."""
+        """Set the try's error: ``error`` if it ended the try early, else a summary of the failed and unknown uploads, if any."""
         counts = self.counts
         bad = {status: counts[status] for status in (Status.FAILED, Status.UNKNOWN)}
         if error:
@@ -141,11 +141,11 @@ class Ledger:
         self.error = error
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as an XCom."""
+        """Return the report as an XCom."""
         counts = {status.value: count for status, count in self.counts.items()}
         return {"total": self.total, **counts, "queued_earlier": self.earlier[Status.QUEUED], "failures": self.failures}
 
     def describe(self, counts: Mapping[Status, int]) -> str:
-        """Counts as text, without zeros."""
+        """Return counts as text, leaving out zeros."""
         found = ", ".join(f"{count:,} {status.value}" for status, count in counts.items() if count)
         return f"{found or 'none sent'} of {self.total:,} URLs"

@@ -1,6 +1,6 @@
-"""Reads a batch's URLs from a list, or from a manifest: text with a URL a line, CSV, JSON Lines, or a URL list for transfers.
+"""Reads a batch's URLs from a list or a manifest: text with one URL per line, CSV, JSON Lines, or a Storage Transfer URL list.
 
-A file that cannot be read to its end is refused before anything is sent; a line without a URL has failed.
+A file that cannot be read to its end is refused before anything is sent; a line without a URL counts as failed.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ _GZIP = b"\x1f\x8b"
 _URL = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 _CSV_NAME = re.compile(r"\.[ct]sv(\.gz)?$", re.IGNORECASE)
 _DELIMITERS = ",\t;"
-_URL_LIST = "TsvHttpData-1.0"  # of Google's Storage Transfer Service: the first line, before rows without a header
+_URL_LIST = "TsvHttpData-1.0"  # first line of a URL list for Google's Storage Transfer Service; its rows have no header
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One URL of a manifest, not yet validated, or the reason why a line has none."""
+    """One URL of a manifest, not yet validated, or the reason why a line has no URL."""
 
     line: int
-    """In the file, or the position in the list, counted from 1."""
+    """The line in the file, or the position in the list, counted from 1."""
     url: Any = field(repr=False, default=None)
     problem: str = ""
 
     @property
     def digest(self) -> bytes:
-        """Its identity in receipts: the SHA-256 of the URL exactly as in the manifest, in UTF-8.
+        """The entry's identity in receipts: the SHA-256 of the URL exactly as in the manifest, in UTF-8.
 
-        Of a line without a URL, that of its number.
+        For a line without a URL, it is the SHA-256 of the text ``line``, a space and the line's number.
         """
         text = f"line {self.line}" if self.problem else str(self.url)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 Manifest = Callable[[], Iterator[Entry]]
-"""Its entries from the beginning, each time it is called. One reading ends where the next begins."""
+"""Each call reads the entries from the beginning; it ends the reading that an earlier call began."""
 
 
 def list_manifest(urls: Sequence[Any], column: str = "url") -> Manifest:
-    """A list as a manifest: of URLs, or of the rows of a query, whose only value or named field is one."""
+    """Return a list as a manifest. An item is a URL, or a query's row with the URL as its only value or in ``column``."""
     return lambda: (_entry(line, row, column) for line, row in enumerate(urls, 1))
 
 
@@ -66,14 +66,14 @@ def _entry(line: int, row: Any, column: str) -> Entry:
 
 
 class FileManifest:
-    """A manifest in a file, copied as it is to a temporary file without a name: what is counted is what is sent.
+    """A manifest in a file. It is copied to an unnamed temporary file, so that the URLs counted are the URLs sent.
 
     The first line that is neither blank nor a ``#`` comment shows the format; ``.csv`` and ``.tsv`` must have a header. Reading
-    the entries raises ``InvalidInputError`` if the file cannot be read to its end; the message repeats nothing of it.
+    the entries raises ``InvalidInputError`` if the file cannot be read to its end; the message repeats nothing of the file.
 
-    :param column: the column of a CSV (without case), or the key in JSON, that holds the URL.
-    :raises InvalidInputError: if it is not a file.
-    :raises BatchInterruptedError: if it cannot be copied, which may pass.
+    :param column: the column of a CSV (case-insensitive), or the key in JSON, that holds the URL.
+    :raises InvalidInputError: if the path is not that of a file.
+    :raises BatchInterruptedError: if the file cannot be copied, which may be temporary.
     """
 
     def __init__(self, path: Any, name: str, column: str) -> None:
@@ -87,13 +87,13 @@ class FileManifest:
             self._copy.flush()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise self._refused("does not exist, or is a folder: urls is a list, or the path of one file") from None
-        except Exception as error:  # noqa: BLE001  (of any store, whose own words may hold credentials)
+        except Exception as error:  # noqa: BLE001  (from any store; its message may hold credentials)
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
             what = f"the manifest {name} cannot be copied to this worker's folder for temporary files ({reason})"
             raise BatchInterruptedError(what, operation="batch upload", ended_by="store") from None
 
     def __call__(self) -> Iterator[Entry]:
-        """Read its entries from the beginning."""
+        """Read the entries from the beginning."""
         parse: Callable[[int, str], Entry] | None = None
         for number, line in self.lines():
             text = line.strip()
@@ -102,11 +102,11 @@ class FileManifest:
             if parse is None:
                 parse = self._parser(text)
                 if isinstance(parse, _Csv):
-                    continue  # the first line is no row
+                    continue  # the first line is not a row
             yield parse(number, line)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Read its lines from the beginning, with their numbers; bytes that are not UTF-8 become surrogates."""
+        """Read the lines from the beginning, with their numbers; bytes that are not UTF-8 become surrogates."""
         try:
             yield from enumerate(self._text(), 1)
         except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -117,7 +117,7 @@ class FileManifest:
         content: Any = open(self._copy.fileno(), "rb", closefd=False)  # noqa: SIM115  (the copy stays open for the next reading)
         if content.peek(2).startswith(_GZIP):
             content = gzip.GzipFile(fileobj=content)
-        return io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="")  # lines are kept with their ends
+        return io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="")  # lines keep their own endings
 
     def _refused(self, what: str) -> InvalidInputError:
         return InvalidInputError(f"the manifest {self._name} {what}")
@@ -147,7 +147,7 @@ class FileManifest:
 
 @dataclass(frozen=True, slots=True)
 class _Csv:
-    """Parses rows of one line each: where a value may hold line breaks, a stray quote swallows rows."""
+    """Parses rows of one line each. Values cannot hold line breaks, because then a stray quote would swallow rows."""
 
     header: list[str]
     delimiter: str

@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 _SOURCE_URL = re.compile(r"\b(?:https?|ftp):", re.IGNORECASE)
-_TIME_TO_END = 3.0  # before execution_timeout: for responses in transit, the last checkpoint and the XCom
+_TIME_TO_END = 3.0  # seconds before execution_timeout, left for responses in transit, the last checkpoint and the XCom
 
 
 class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """Queue many remote uploads in one task (``POST /file/url_upload_add``), as fast as the service allows.
 
-    A URL is sent once, however often the manifest lists it. After a kill or an outage, a retry loses no upload and resends at
-    most ``max_concurrency`` uploads and two seconds of sending. A new DAG run sends everything.
+    A URL is sent once, however often the manifest lists it. After a kill or an outage, a retry loses no upload, and resends at
+    most ``max_concurrency`` uploads plus those sent within two seconds. A new DAG run sends everything.
 
-    The XCom is ``{"total", "queued", "failed", "unknown", "skipped", "unsent", "queued_earlier", "receipts", "failures"}``,
-    with the first twenty failures. A URL's credentials are redacted everywhere, receipts included.
+    The XCom is ``{"total", "queued", "failed", "unknown", "skipped", "unsent", "queued_earlier", "receipts", "failures"}``;
+    ``failures`` holds the first twenty. A URL's credentials are redacted everywhere, receipts included.
 
     :param urls: a list of URLs or of the rows of a query; or the path of a manifest, read through Airflow's
-        ``ObjectStoragePath``: text with a URL a line, CSV, JSON Lines, or a Storage Transfer URL list (``TsvHttpData-1.0``),
+        ``ObjectStoragePath``: text with one URL per line, CSV, JSON Lines, or a Storage Transfer URL list (``TsvHttpData-1.0``),
         plain or gzip (templated).
-    :param receipts: a folder that every worker shares, for the outcome of every URL (templated): what the batch remembers. None
-        means no memory: a retry sends every URL again.
-    :param url_column: the column of a CSV (without case), or the key in JSON and rows, that holds the URL.
+    :param receipts: a folder that every worker shares, where the batch stores the outcome of every URL (templated). With None,
+        the batch stores nothing, and a retry sends every URL again.
+    :param url_column: the column of a CSV (case-insensitive), or the key in JSON and rows, that holds the URL.
     :param max_concurrency: maximum number of requests in flight, up to 500.
     :param requests_per_second: a steady rate for the whole batch; None for no limit.
-    :param max_consecutive_failures: end the batch when the service refused this many requests in a row; None for never.
-    :param parameters: more form fields of each upload: texts by name, such as ``{"folder_id": "42"}`` (templated).
-    :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier one.
+    :param max_consecutive_failures: end the batch when the service has refused this many requests in a row; None for no limit.
+    :param parameters: more form fields of each upload: strings by name, such as ``{"folder_id": "42"}`` (templated).
+    :param retry_unknown_outcome: resend uploads that may have been queued, in this try or an earlier try.
     :param cloudstore_conn_id: the Airflow connection (templated).
-    :returns: How many URLs ended how, and the first failures; the receipts have every outcome.
+    :returns: The number of URLs by outcome, and the first failures; the receipts have every outcome.
     :raises ValueError: if an argument is invalid.
     """
 
@@ -82,17 +82,17 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         self.max_consecutive_failures = max_consecutive_failures
         self.retry_unknown_outcome = retry_unknown_outcome
         self.cloudstore_conn_id = cloudstore_conn_id
-        # As written: a template that renders to None is a mistake, and not a batch without receipts.
+        # Decided by the DAG file's value: a template that renders to None is a mistake, and does not mean "without receipts".
         self._has_receipts = receipts is not None
         self._unredacted_urls: Secret | None = None
-        # Airflow may copy the task before running it, and call `on_kill` on either copy: they share this list.
+        # Airflow may copy the task before running it, and call `on_kill` on either copy, so the copies share this list.
         self._killed: list[bool] = []
 
     def _redact_fields(self) -> None:
         from airflow_provider_cloudstore.exceptions import InvalidInputError
         from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, holds_credentials, redact_path
 
-        # A path with credentials is refused, redacted or not.
+        # A path with credentials is refused later, and its redacted form is refused, too.
         if holds_credentials(str(self.receipts)):
             self.receipts = redact_path(str(self.receipts))
         if self._unredacted_urls:
@@ -115,7 +115,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         return self._finalize(context, asyncio.run(self._job(context).run()))
 
     def on_kill(self) -> None:
-        """Start no more uploads; ``execute`` stores what has finished on its way out."""
+        """Start no more uploads; before ``execute`` ends, it stores the outcomes of the finished uploads."""
         self._killed.append(True)
 
     def _job(self, context: Context) -> Job:
@@ -163,14 +163,14 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         self.log.info("The batch has ended: %s", report.describe(report.counts))
         if report.error is None:
             return summary
-        # Terminated, there is no time to push; superseded, the XCom is the newer try's; without a store, Airflow may be away.
+        # No time is left to push once terminated; a newer try owns the XCom; without the store, Airflow may be unreachable, too.
         if not isinstance(report.error, BatchInterruptedError) or report.error.ended_by in ("service", "rate_limit", "token"):
             self._push(context, "return_value", summary)
         raise report.error
 
 
 def open_receipts(given: Any, context: Context) -> Receipts:
-    """The running try's receipts in a folder; ``InvalidInputError`` if another worker would not find it."""
+    """Return the running try's receipts in a folder; raise ``InvalidInputError`` if another worker would not find the folder."""
     from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
     from airflow_provider_cloudstore.hooks.targets import object_path
@@ -186,9 +186,9 @@ def open_receipts(given: Any, context: Context) -> Receipts:
 
 
 def parse_urls(urls: Any) -> list[Any] | None:
-    """The list in ``urls``, which may have been rendered as JSON; None for the path of a manifest, as text or an object.
+    """Return the list in ``urls``, which may have been rendered as JSON; None if ``urls`` is the path of a manifest.
 
-    The message about something else does not repeat it, because URLs hold credentials.
+    :raises ValueError: if ``urls`` is anything else. The message does not repeat it, because URLs hold credentials.
     """
     from airflow_provider_cloudstore.protocol.guards import is_nothing
 

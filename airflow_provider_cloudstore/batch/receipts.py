@@ -1,7 +1,7 @@
-"""What a batch remembers, in a folder: the outcome of every URL in parts of JSON Lines, and a file that names the owner, a try.
+"""The receipts of a batch, in a folder: JSON Lines parts with the outcome of every URL, and a file that names the owning try.
 
-Object stores cannot append, so the current part is written anew with each checkpoint, until it has about 1 MiB; then the next one
-begins. A part's name consists of batch, try, number and process: batches can share a folder, and names sort in order of writing.
+Object stores cannot append, so each checkpoint rewrites the current part until it has about 1 MiB; then the next part begins.
+A part's name consists of batch, try, number and process, so batches can share a folder, and names sort in order of writing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Try:
     """DAG, run, task and map index."""
     number: int = 1
     process: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
-    """Differs if the same try runs twice."""
+    """A random id, which differs if the same try runs twice."""
 
     @property
     def batch(self) -> str:
@@ -60,21 +60,21 @@ class Try:
 
 
 def _unusable(what: str, advice: str) -> BatchStoppedError:
-    """The error for receipts that no retry fixes."""
+    """Build the error for a problem of the receipts that no retry fixes."""
     reason = f"the receipts: {what}; nothing more was sent"
     return BatchStoppedError(reason, operation="batch upload", ended_by="receipts", advice=advice)
 
 
 class Folder:
-    """A ``pathlib.Path`` or Airflow's ``ObjectStoragePath``, which need not exist. Every method blocks."""
+    """A folder, as a ``pathlib.Path`` or Airflow's ``ObjectStoragePath``; it need not exist yet. Every method blocks."""
 
     def __init__(self, path: Any) -> None:
         self.location = str(path).rstrip("/")
-        self.is_local = stores.is_local(path)  # then another worker may not see it
+        self.is_local = stores.is_local(path)  # other workers may not see a local folder
         self._path = path
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None if it does not exist."""
+        """Return the content of a file, or None if the file does not exist."""
         with suppress(FileNotFoundError, NotADirectoryError):
             fs, path = stores.filesystem(self._path / name)
             fs.invalidate_cache()  # other tries write to the folder
@@ -82,9 +82,9 @@ class Folder:
         return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write or replace a file: at every moment, either the earlier content is there or the new one, and complete.
+        """Write or replace a file; at every moment, it has either its complete earlier content or the complete new content.
 
-        :raises BatchStoppedError: for what no retry fixes: a local folder that is read-only, or a missing bucket.
+        :raises BatchStoppedError: if no retry can help, as with a read-only local folder or a missing bucket.
         """
         try:
             stores.replace_file(self._path / name, content)
@@ -96,16 +96,16 @@ class Folder:
             raise _unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
 
     def names(self) -> list[str]:
-        """The names of the files; none if the folder does not exist yet."""
+        """Return the names of the files; the list is empty if the folder does not exist yet."""
         with suppress(FileNotFoundError):
             fs, path = stores.filesystem(self._path)
             fs.invalidate_cache()
-            return [one.rpartition("/")[2] for one in fs.ls(path, detail=False)]
+            return [file.rpartition("/")[2] for file in fs.ls(path, detail=False)]
         return []
 
 
 class Receipts:
-    """The receipts of one batch, written by one try. All methods block; one thread at a time writes."""
+    """The receipts of one batch, written by one try. All methods block; only one thread at a time may write."""
 
     def __init__(self, folder: Folder, writer: Try) -> None:
         self.folder = folder
@@ -115,7 +115,7 @@ class Receipts:
         self._content = b""  # of the current part
 
     def begin(self) -> list[str]:
-        """Write this try's owner file, which stops any older one, and return the parts of earlier ones, in the order of writing.
+        """Write this try's owner file, which stops older tries, and return the batch's earlier parts, in the order of writing.
 
         :raises BatchInterruptedError: if a newer try owns the receipts.
         :raises BatchStoppedError: if an earlier try left nothing in a local folder, or the folder cannot be used.
@@ -129,7 +129,7 @@ class Receipts:
         owner = {"scope": self.writer.scope, "number": self.writer.number, "process": self.writer.process}
         self.folder.write(self._owner, json.dumps(owner).encode())
         parts = _parts_by_batch(self.folder.names()).get(self.writer.batch, [])
-        if parts:  # the last one may be of this try in another process
+        if parts:  # this try may have written the last part in another process
             self._number = int(parts[-1].split("-")[3]) + 1
         return parts
 
@@ -149,7 +149,7 @@ class Receipts:
         try:
             self.folder.write(name, content)
         except Exception:
-            self._begin_part()  # the request may still arrive, and would replace what is added to its part after it
+            self._begin_part()  # the failed write may still arrive, and would overwrite later receipts in its part
             raise
         self._content = content
         if len(content) >= PART_SIZE:
@@ -159,7 +159,7 @@ class Receipts:
         self._number, self._content = self._number + 1, b""
 
     def _find_owner(self, *, begins: bool = False) -> bool:
-        """Whether a try owns the receipts: no newer one, nor another process of this one, which a beginning one replaces."""
+        """Whether the receipts have an owner; raises if it is a newer try or, unless ``begins``, this try in another process."""
         content = self.folder.read(self._owner)
         if content is None:
             return False
@@ -172,7 +172,7 @@ class Receipts:
 
 
 def _parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
-    """The names of the parts in a folder by the id of their batch, in the order of writing."""
+    """Group the names of a folder's parts by the id of their batch, in the order of writing."""
     found: dict[str, list[str]] = {}
     for match in filter(None, map(_PART.fullmatch, sorted(names))):
         found.setdefault(match["batch"], []).append(match[0])
@@ -180,23 +180,23 @@ def _parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, Any]]]:
-    """The receipts of a part, in the order of writing: digest, status and the whole line.
+    """Read the receipts of a part, in the order of writing: the digest, the status and the whole line of each.
 
-    :raises BatchStoppedError: if a line is no receipt: unlike an outage, that does not pass.
+    :raises BatchStoppedError: if a line is not a receipt, because unlike an outage, such damage is permanent.
     """
-    lines = (folder.read(name) or b"").splitlines() or [b""]  # no part is written without lines
+    lines = (folder.read(name) or b"").splitlines() or [b""]  # an empty part is damaged
     try:
         receipts = [json.loads(line) for line in lines]
-        return [(bytes.fromhex(one["digest"]), Status(one["status"]), one) for one in receipts]
+        return [(bytes.fromhex(receipt["digest"]), Status(receipt["status"]), receipt) for receipt in receipts]
     except (ValueError, TypeError, KeyError):
         advice = "Restore this file, or move it away and clear the task, which sends the URLs in it again."
         raise _unusable(f"{folder.location}/{name} is damaged", advice) from None
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
-    """The last outcome of each URL in a folder of receipts, latest first. A folder may hold several batches: each has its own.
+    """Iterate over the last outcome of each URL in a folder of receipts, latest first; each batch in the folder has its own.
 
-    They are streamed: memory grows by about 120 bytes a URL. While a batch runs, the outcomes so far are returned.
+    The outcomes are streamed: memory grows by about 120 bytes per URL. While a batch runs, the outcomes are those so far.
 
     :param path: the folder: text, an ``ObjectStoragePath`` or a ``pathlib.Path``.
     :raises InvalidInputError: if there are no receipts at that path.
@@ -212,17 +212,17 @@ def write_failed(
     *,
     url_column: str = "url",
 ) -> int:
-    """Write a manifest of what failed, to be corrected and sent again: the malformed lines, and those whose last receipt says so.
+    """Write a manifest of the lines that failed, so that you can correct and resend them; it includes malformed lines.
 
-    The lines are as they were, with the manifest's header, uncompressed and in UTF-8; a URL that it lists twice is written once.
-    Lines that were not sent are left out: clearing the task sends them. The target is complete or absent.
+    The lines are unchanged, with the manifest's header, uncompressed and in UTF-8; a URL that it lists twice is written once.
+    Lines that were not sent are left out, because clearing the task sends them. The target is complete or absent.
 
     :param receipts: the folder of one batch's receipts.
     :param manifest: the manifest of that batch.
     :param target: the file to write, a local path or a path for ``ObjectStoragePath``. It holds the credentials of its URLs.
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :returns: how many lines were written.
-    :raises InvalidInputError: if the folder has not the receipts of one batch, or the manifest cannot be read.
+    :raises InvalidInputError: if the folder does not hold the receipts of exactly one batch, or the manifest cannot be read.
     :raises BatchStoppedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import object_path, tries_of_task
@@ -236,7 +236,8 @@ def write_failed(
     source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
     if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
-    failed = {bytes.fromhex(one["digest"]) for one in _last_outcomes(folder) if one["status"] == Status.FAILED.value}
+    outcomes = _last_outcomes(folder)
+    failed = {bytes.fromhex(outcome["digest"]) for outcome in outcomes if outcome["status"] == Status.FAILED.value}
     source = FileManifest(source_path, str(manifest), url_column)
     first, wanted = next((entry.line for entry in source()), 0), _lines_of(source, failed)
     with stores.atomic_write(target_path, tries_of_task()) as file:
@@ -250,7 +251,7 @@ def _lines_of(source: FileManifest, digests: set[bytes]) -> set[int]:
     chosen: dict[bytes, int] = {}
     for entry in source():
         if entry.digest in digests:
-            chosen.setdefault(entry.digest, entry.line)  # the first line of a URL is the one that was sent
+            chosen.setdefault(entry.digest, entry.line)  # only the first line of a URL was sent
     return set(chosen.values())
 
 

@@ -23,23 +23,23 @@ from airflow_provider_cloudstore.results import RemoteUpload
 
 log = logging.getLogger(__name__)
 
-_LATENESS = 0.01  # seconds by which a wait may end late; the next one is shorter, so that the rate is kept
-_MIN_PAUSE = 1.0  # after a failure of the service: with a 429, it may ask for no time at all
-_MAX_PAUSE = 300.0  # that a service may ask for, as for a call
-_OUTAGE_LIMIT = 60.0  # from the first failure without a success since; then Airflow's retry resumes
-_LINES_AT_ONCE = 20  # of each worker
-_LINES_A_MESSAGE = 1_000  # of the log, about the progress
-_TOKEN_REFUSALS = 2  # without a success between; the first may be one of a rotation
+_LATENESS = 0.01  # seconds by which a wait may end late; the next wait is shorter, so that the rate is kept
+_MIN_PAUSE = 1.0  # seconds between requests while the service fails, and after a 429, which may not name a time
+_MAX_PAUSE = 300.0  # longest pause in seconds that the service may ask for, as for a single call
+_OUTAGE_LIMIT = 60.0  # seconds since the first of the failures without a success between; then Airflow's retry resumes the batch
+_LINES_AT_ONCE = 20  # lines of the manifest after which other tasks of the event loop may run
+_LINES_PER_MESSAGE = 1_000  # lines of the manifest for each message about the progress in the log
+_TOKEN_REFUSALS = 2  # refusals without a success between that end the batch; a single refusal may be due to a token rotation
 
 
 class BatchEnded(Exception):
-    """Nothing more is sent."""
+    """Raised in place of sending a request after the batch has ended."""
 
 
 class Throttle:
-    """Admits the requests of a batch: with a valid lease, at the rate, outside pauses, and fewer and fewer to a failing service.
+    """Admits a batch's requests while the lease is valid, at the given rate, outside pauses, and ever more slowly on failures.
 
-    :param lease: the permission to send at all; whoever renews it calls :meth:`wake`.
+    :param lease: the permission to send at all; the code that renews it calls :meth:`wake`.
     """
 
     def __init__(self, lease: Lease, requests_per_second: float | None) -> None:
@@ -52,11 +52,11 @@ class Throttle:
         self._has_ended = False
         self.error: CloudStoreError | None = None
         """Why the batch ended early."""
-        self._turn = asyncio.Lock()  # one task waits for the next request, and the others for it
+        self._turn = asyncio.Lock()  # one task waits for the next slot, and the others wait for that task
         self._changed = asyncio.Event()
 
     async def acquire(self) -> None:
-        """Wait until the next request may be sent; raises :class:`BatchEnded` if nothing more is."""
+        """Wait until the next request may be sent; raise :class:`BatchEnded` if the batch has ended."""
         async with self._turn:
             while (delay := self._delay()) is None or delay > 0:
                 self._changed.clear()
@@ -73,7 +73,7 @@ class Throttle:
         return max(self._rate_interval, _MIN_PAUSE, self._last_slot - self._failing_since)
 
     def _delay(self) -> float | None:
-        """Seconds until a request may be sent, as far as is known; None until something changes."""
+        """Return the seconds until a request may be sent, as far as known; None if only a new lease allows sending."""
         if self._has_ended:
             raise BatchEnded
         if not self._lease.is_valid:
@@ -81,11 +81,11 @@ class Throttle:
         return max(self._last_slot + self._interval, self._paused_until) - self._time()
 
     def wake(self) -> None:
-        """Let what waits look again."""
+        """Wake the waiting task, so that it checks again whether it may send."""
         self._changed.set()
 
     def end(self, error: CloudStoreError | None = None) -> None:
-        """Send nothing more: what waits raises :class:`BatchEnded`. The first error counts."""
+        """End the batch: waiting tasks raise :class:`BatchEnded`. Only the first error is kept."""
         self.error = self.error or error
         self._has_ended = True
         self.wake()
@@ -96,7 +96,7 @@ class Throttle:
         self.wake()
 
     def record_failure(self, error: CloudStoreError) -> None:
-        """Record that a request failed. The service works if it rejected the URL or the token."""
+        """Record that a request failed. A service that rejects the URL or the token counts as working."""
         if not (error.retried or error.may_have_effect):
             self.record_success()
             return
@@ -105,7 +105,7 @@ class Throttle:
         now = self._time()
         self._paused_until = max(self._paused_until, now + pause)
         if self._failing_since is None:
-            self._failing_since = now + pause  # to keep a pause that it asks for is not to fail
+            self._failing_since = now + pause  # the pause that the service asks for does not count as an outage
         if now - self._failing_since >= _OUTAGE_LIMIT or pause > _MAX_PAUSE:
             what = f"the service accepts no uploads; its last response: {error.reason}"
             self.end(_interrupted(what, error, "rate_limit" if is_limit else "service"))
@@ -113,7 +113,7 @@ class Throttle:
 
 
 def _interrupted(reason: str, error: CloudStoreError, ended_by: str) -> exceptions.BatchInterruptedError:
-    """The error of a batch that Airflow retries, whatever the last failure was."""
+    """Build the error with which Airflow retries the batch, whatever the last failure was."""
     return exceptions.BatchInterruptedError(
         reason,
         operation="batch upload",
@@ -145,9 +145,9 @@ class Sender:
     entries: Iterator[Entry]
     options: Options
     _token_refused: list[Entry] = field(default_factory=list, init=False)
-    """To be sent again."""
+    """Entries to send again with a new token."""
     _refusals: int = field(default=0, init=False)
-    """Consecutive ones."""
+    """Uploads in a row that the service refused."""
     _token_refusals: int = field(default=0, init=False)
 
     async def run(self) -> None:
@@ -174,8 +174,8 @@ class Sender:
             return self._token_refused.pop()
         for entry in self.entries:
             if entry.line % _LINES_AT_ONCE == 0:
-                await asyncio.sleep(0)  # a kill is noticed while millions are skipped, or have no URL
-            if entry.line % _LINES_A_MESSAGE == 0:
+                await asyncio.sleep(0)  # so that a kill is noticed while millions of entries are skipped or have no URL
+            if entry.line % _LINES_PER_MESSAGE == 0:
                 log.info("%s", self.ledger.describe(self.ledger.counts))
             if self.ledger.admit(entry):
                 return entry
@@ -199,8 +199,8 @@ class Sender:
         self._refusals = self._token_refusals = 0
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
-        """How an upload ends. An attempt is made when the throttle allows it, and one without effect is not counted."""
-        known = self._no_attempts()
+        """Attempt an upload whenever the throttle allows it, until it ends; a retried attempt without effect is not counted."""
+        known = self._new_attempts()
         while True:
             await self.throttle.acquire()
             attempts, settings = known.next(), self.client.settings
@@ -210,7 +210,7 @@ class Sender:
                 return outcome
             self.throttle.record_failure(outcome)
             if outcome.retried and not outcome.may_have_effect:
-                known = self._no_attempts()
+                known = self._new_attempts()
                 continue
             pause = pause_before_retry(outcome, attempts, math.inf, log.debug)
             if pause is None:
@@ -220,18 +220,18 @@ class Sender:
                 return outcome
             known = attempts.after(outcome, settings.access_token)
 
-    def _no_attempts(self) -> Attempts:
+    def _new_attempts(self) -> Attempts:
         return Attempts(self.client.settings.max_attempts, renewals=self.client.settings.renewals)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
-        """Record an upload that failed, unless it may be sent again; too many in a row end the batch."""
+        """Record an upload that failed, unless it may be sent again; too many refusals in a row end the batch."""
         if isinstance(error, exceptions.AuthenticationError):
             self._token_refused.append(entry)
             self._token_refusals += 1
             if self._token_refusals == _TOKEN_REFUSALS:
                 self.throttle.end(_interrupted(error.reason, error, "token"))
             return
-        if not error.sent:  # the connection cannot be used: all others would fail, too
+        if not error.sent:  # the connection cannot be used: all other uploads would fail, too
             self.throttle.end(error)
             return
         status = Status.UNKNOWN if error.may_have_effect else Status.FAILED

@@ -1,1 +1,1 @@
-"""Clients that send one request and return one response: two thin twins over the same protocol."""
+"""Two thin clients, blocking and asynchronous, over the same protocol: each sends a request and returns its response."""

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class AsyncClient:
     """Performs operations as ``BlockingClient`` does, over the session of :func:`shared_session`.
 
-    :ivar settings: the connection as last read.
+    :ivar settings: the connection's settings as last read.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class AsyncClient:
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
     ) -> T:
-        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
+        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at = time.monotonic() + budget
         attempts = Attempts(max_attempts or self.settings.max_attempts, renewals=self.settings.renewals)
         while True:
@@ -73,24 +73,24 @@ class AsyncClient:
     async def attempt(
         self, operation: Operation[T], settings: Settings, attempts: Attempts, time_left: float
     ) -> T | CloudStoreError:
-        """Send one request of an operation; what it ended with.
+        """Send one request of an operation, and return its result or error.
 
-        :param attempts: those so far, this one included.
-        :param time_left: maximum seconds, if the connection's timeout is not shorter.
+        :param attempts: the attempts so far, including this attempt.
+        :param time_left: maximum seconds for the request, unless the connection's timeout is shorter.
         """
         async with self._session.slots:
             return operation.interpret(await self.send(operation.request(settings), time_left), settings, attempts)
 
     async def has_new_token(self, refused: Settings) -> bool:
-        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""
+        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""
         if self.settings.access_token == refused.access_token:
             self.settings = await self._reload(refused.access_token)
         return self.settings.access_token != refused.access_token
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """As :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`, but the limit is that of the whole."""
+        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""
         limit = max(0.001, min(self.settings.timeout, time_left))
-        # Less than the whole: where both end at once, aiohttp does not say that it was the connection's.
+        # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
         to_connect = min(limit / 2, messages.CONNECT_TIMEOUT)
         body, sent = bytearray(), time.time()
         try:
@@ -113,7 +113,7 @@ class AsyncClient:
             return connect_refused(error.status)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
             return never_sent(error, through_proxy=bool(self._session.proxy))
-        except Exception as error:  # noqa: BLE001  (library exceptions end here, with a reason)
+        except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
             if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
                 self._session.stop_reusing()
             return may_have_been_sent(error, limit)
@@ -121,10 +121,10 @@ class AsyncClient:
 
 
 class Session:
-    """Open HTTP sessions to one address, and their slots: waiting for a slot does not count towards a request's timeout.
+    """The HTTP session to one address, and its slots: waiting for a slot does not count towards a request's timeout.
 
-    A connection that was idle for a second is not reused, because the server may be closing it. After the first request that was
-    lost, none is.
+    A connection that was idle for a second is not reused, because the server may be closing it. Once a request has been lost, no
+    connection is reused any more.
     """
 
     def __init__(self, settings: Settings, limit: int) -> None:
@@ -136,7 +136,7 @@ class Session:
         self._opened = [self.http]
 
     def stop_reusing(self) -> None:
-        """Open a new connection for each request from now on: the server may close those that it keeps, as when it reloads."""
+        """Open a new connection for each request from now on: the server may close idle connections, as when it reloads."""
         if len(self._opened) == 1:
             log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
             self.http = _new_http(force_close=True)
@@ -166,11 +166,11 @@ _shared: dict[tuple[Any, ...], Session] = {}
 
 @asynccontextmanager
 async def shared_session(settings: Settings, limit: int = 32) -> AsyncIterator[Session]:
-    """The session shared by all users of an address in this event loop: opened with the first, closed after the last.
+    """Share one session among all users of an address in this event loop: the first user opens it, and the last one closes it.
 
-    Certificates are loaded in a task of its own, so cancelling one user does not affect the others.
+    A separate task loads the certificates, so that cancelling one user does not affect the others.
 
-    :param limit: maximum number of requests at once.
+    :param limit: maximum number of concurrent requests.
     """
     key = (asyncio.get_running_loop(), settings.base_url, settings.verify, settings.proxy, limit)
     if key not in _shared:

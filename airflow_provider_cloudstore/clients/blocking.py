@@ -32,22 +32,22 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
 
-_FAILURES = (OSError, urllib3.exceptions.HTTPError)  # all that requests and urllib3 raise; anything else is a mistake in a mock
+_FAILURES = (OSError, urllib3.exceptions.HTTPError)  # requests and urllib3 raise only these; others are mistakes in a mock
 CHUNK = 256 * 1024
-"""The most bytes of a body that are read at once."""
+"""Maximum number of bytes of a body that are read at once."""
 _NEVER_SENT = (
-    urllib3.exceptions.ConnectTimeoutError,  # also a refused connection and an unknown host name
+    urllib3.exceptions.ConnectTimeoutError,  # covers a refused connection and an unknown host name, too
     requests.ConnectTimeout,
 )
-_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # only http.client's text has the status
+_TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})", re.ASCII)  # the status is only in http.client's text
 _is_sending = ContextVar("_is_sending", default=False)
 
 
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param reload: reads the settings again after the service has refused the token, which it gets; or before there is one.
-    :ivar settings: the connection as last read.
+    :param reload: reads the settings again, given the token that the service refused; it is also called if there is no token yet.
+    :ivar settings: the connection's settings as last read.
     :raises ConfigurationError: if the certificates cannot be read.
     """
 
@@ -75,7 +75,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Make attempts until the operation succeeds or fails permanently.
 
         :param budget: seconds for all attempts and the pauses between them.
-        :param max_attempts: how many requests to send at most, if not as many as the connection allows.
+        :param max_attempts: maximum number of requests; None for the connection's own maximum.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
@@ -96,15 +96,15 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             attempts = attempts.after(outcome, used.access_token)
 
     def has_new_token(self, refused: Settings) -> bool:
-        """Whether the connection holds another token than the refused one; it is read again, unless another call has done so."""
+        """Return whether there is a token other than the refused one; read the connection again unless another call has."""
         if self.settings.access_token == refused.access_token:
             self.settings = self._reload(refused.access_token)
         return self.settings.access_token != refused.access_token
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
-        """Send one request and read its response, up to the first piece that makes the body too large.
+        """Send one request and read its response; stop reading as soon as the body is too large.
 
-        :param time_left: maximum seconds for each step, if the connection's timeout is not shorter; also for the body as a whole.
+        :param time_left: maximum seconds for each step and for the body as a whole, unless the connection's timeout is shorter.
         """
         limit = max(0.001, min(self.settings.timeout, time_left))
         self._close_idle_connections()
@@ -124,16 +124,16 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
     def _close_idle_connections(self) -> None:
         """Close the kept connections if the last call began more than a second ago.
 
-        The server may have dropped them without a word, and an upload that is lost on one would be unknown.
+        The server may have dropped them silently, and the outcome of an upload lost on a dropped connection would be unknown.
         """
-        with self._lock:  # no thread may close them between two steps of another's request
+        with self._lock:  # else another thread might close them later, in the middle of a request
             if time.monotonic() > self._last_call + MAX_IDLE:
                 self.session.close()  # the session stays usable, and so do connections in use
             self._last_call = time.monotonic()
 
 
 class Exchange(AbstractContextManager["Exchange"]):
-    """One request and its response; use it as a context manager. Library exceptions end here.
+    """One request and its response; use it as a context manager. It turns the libraries' exceptions into ``TransportFailure``.
 
     :param limit: seconds to connect, to write and for each read.
     """
@@ -161,17 +161,17 @@ class Exchange(AbstractContextManager["Exchange"]):
             return _failure_to_open(error, self._limit)
         self._response = response
         if response.status_code < 200:
-            # After an interim response comes the final one, which would be taken for that of the next request.
+            # The final response follows this interim response, and would be taken for the response to the next request.
             return TransportFailure(meanings.IN_DOUBT, "the response is not valid HTTP")
-        # The response of a user's own adapter may have its content and nothing to read from.
+        # A response from a user's own adapter may have only its content, and no raw stream.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
 
     def read(self, maximum: int) -> bytes | TransportFailure:
-        """The next bytes of the body as they arrive, at most so many; empty at its end."""
+        """Read the next bytes of the body as they arrive, at most ``maximum``; at its end, return empty bytes."""
         try:
             if isinstance(self._body, urllib3.BaseHTTPResponse):
-                # read would wait for the rest, and lose it all if the connection broke.
+                # `read` would wait for `maximum` bytes, and lose those it has if the connection broke.
                 return self._body.read1(maximum, decode_content=False)
             return bytes(self._body.read(maximum))
         except _FAILURES as error:
@@ -179,13 +179,13 @@ class Exchange(AbstractContextManager["Exchange"]):
 
 
 def _prepare(request: Request) -> requests.PreparedRequest:
-    """A request as it was encoded; requests would normalize its URL."""
+    """Prepare a request with its URL exactly as encoded, because requests' own preparation would normalize it."""
     prepared = requests.PreparedRequest()
     prepared.method, prepared.url = request.method, request.url
-    # http.client encodes headers in Latin-1, but a token's characters are sent in UTF-8, as aiohttp does.
+    # http.client encodes headers in Latin-1; this makes it send a token's characters in UTF-8, as aiohttp does.
     prepared.headers = CaseInsensitiveDict((name, value.encode().decode("latin-1")) for name, value in request.headers.items())
     if request.body is not None:
-        prepared.body = request.body.decode("ascii")  # text, as requests encodes a form: mocks compare it
+        prepared.body = request.body.decode("ascii")  # text, like a form encoded by requests, because mocks compare it
         prepared.headers["Content-Length"] = str(len(request.body))
     return prepared
 
@@ -197,20 +197,20 @@ def _is_of_handshake(error: BaseException) -> bool:
 
 
 def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
-    """Describe what was raised before there was a response: in doubt, the request may have been sent."""
+    """Describe an exception raised before the response. Unless it shows otherwise, the request may have been sent."""
     causes = list(causes_of(error))
     for cause in causes:
         if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
             return connect_refused(int(refused[1]))
         if isinstance(cause, _NEVER_SENT) or _is_of_handshake(cause):
-            return never_sent(error, through_proxy=any(isinstance(one, urllib3.exceptions.ProxyError) for one in causes))
+            return never_sent(error, through_proxy=any(isinstance(each, urllib3.exceptions.ProxyError) for each in causes))
     return may_have_been_sent(error, limit)
 
 
 def new_session(settings: Settings) -> requests.Session:
-    """A session that follows no redirect, keeps no cookie, and reads nothing from the environment but the proxy.
+    """Open a session that follows no redirect, keeps no cookie, and takes only proxy and CA bundle from the environment.
 
-    The connection's certificates and proxy apply to every request that names no others.
+    The connection's certificates and proxy apply to every request that does not name its own.
 
     :raises ConfigurationError: if the certificates cannot be read.
     """
@@ -224,7 +224,7 @@ def new_session(settings: Settings) -> requests.Session:
 
 
 def _drop_our_requests(_: logging.LogRecord) -> bool:
-    """Drop what urllib3 logs of our requests: it logs their paths and queries, and these hold tokens."""
+    """Drop urllib3's log records of our requests, because they show paths and queries, which hold tokens."""
     return not _is_sending.get()
 
 
@@ -234,7 +234,7 @@ class _Session(requests.Session):
         self._settings = settings
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
-        """Send a request through the proxy for its URL, unless it names another one."""
+        """Send a request through the proxy for its URL, unless the caller names another proxy."""
         settings = self._settings
         proxy = environment_proxy(str(request.url)) if settings.proxy_is_inherited else settings.proxy
         if proxy and not kwargs.get("proxies"):
@@ -246,4 +246,4 @@ class _Session(requests.Session):
             _is_sending.reset(token)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """None: otherwise requests would read the whole body of a redirect, even if it is not to follow it."""
+        """Return None: otherwise requests would read the whole body of a redirect, even without following it."""

@@ -1,4 +1,4 @@
-"""Describes a broken connection without the library's own message, which holds the whole URL and the token in it."""
+"""Describes a broken connection without the library's own message, which contains the whole URL with its token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.messages import TransportFailure
 
-# By name, because neither client may import the other's library. The first one that matches any cause counts.
+# Exceptions by name, because neither client may import the other's library. The first entry that matches any cause counts.
 _REASONS = {
     "gaierror": "host name not found",
     "ConnectionRefusedError": "connection refused",
@@ -42,7 +42,7 @@ def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure
 def _reason(error: BaseException) -> str:
     causes = list(causes_of(error))
     if tls := [cause for cause in causes if isinstance(cause, ssl.SSLError)]:
-        return _tls_reason(tls[-1])  # the last one is OpenSSL's own
+        return _tls_reason(tls[-1])  # the last error is OpenSSL's own
     names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     known = (reason for name, reason in _REASONS.items() if name in names)
     return next(known, f"connection broken ({type(error).__name__})")
@@ -57,7 +57,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """An exception of a library, and all that it names as its causes. Its context is none: a user may be handling another."""
+    """Iterate over an exception and its causes, but not its ``__context__``: a user may have been handling another exception."""
     yield error
     for cause in (error.__cause__, getattr(error, "reason", None), *error.args):
         if isinstance(cause, BaseException):

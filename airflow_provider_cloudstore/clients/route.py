@@ -16,15 +16,15 @@ from airflow_provider_cloudstore.protocol.settings import Settings, validate_pro
 from airflow_provider_cloudstore.protocol.urls import is_loopback
 
 MAX_IDLE = 1.0
-"""Seconds after which neither client reuses a connection: the server or a balancer may have dropped it without a word."""
+"""Seconds after which neither client reuses a connection: the server or a load balancer may have dropped it silently."""
 
 
 def environment_proxy(url: str) -> Secret | None:
-    """The proxy that the environment defines for a URL (``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY`` and the like), or None.
+    """Return the proxy that the environment defines for a URL (``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY`` etc.), or None.
 
-    This machine needs none, whatever ``NO_PROXY`` says: a proxy would look for the service on its own.
+    A loopback address never gets a proxy, whatever ``NO_PROXY`` says: the proxy would look for the service on its own machine.
 
-    :raises ConfigurationError: if it is no proxy that both clients can use.
+    :raises ConfigurationError: unless both clients can use the proxy.
     """
     host = urlsplit(url).hostname or ""
     proxy = None if is_loopback(host) else select_proxy(url, get_environ_proxies(url))
@@ -36,9 +36,9 @@ def environment_proxy(url: str) -> Secret | None:
 
 
 def ca_bundle(settings: Settings) -> str | Literal[False]:
-    """The path of the CA bundle that is trusted, as with ``requests``; False if no certificate is verified.
+    """Return the path of the trusted CA bundle, chosen as ``requests`` does; False if no certificate is to be verified.
 
-    It reads the bundle, so never call it in an event loop.
+    This function reads the bundle, so never call it on an event loop.
 
     :raises ConfigurationError: if the bundle cannot be read, or has no certificate.
     """

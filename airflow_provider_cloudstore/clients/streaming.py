@@ -33,14 +33,14 @@ def stream(
     *,
     longest_pause: Callable[[], float] = lambda: DEFAULT_BUDGET,
 ) -> None:
-    """Write a file into ``sink`` over the session of the calls. Each attempt takes a new link.
+    """Download a file into ``sink`` over the client's session. Each attempt uses a new link.
 
     :param client: its connection's timeout limits the wait for each response and for each piece of its body.
-    :param create_link: creates a link; its errors are final.
+    :param create_link: creates a link; its errors are not retried.
     :param link: a link that was just created, for the first attempt.
-    :param longest_pause: returns the seconds that no pause may exceed.
+    :param longest_pause: returns the maximum seconds of a pause.
     :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
-    :raises OSError: if the sink does.
+    :raises OSError: if the sink raises it.
     """
     while True:
         link = link or create_link(download.file_id)

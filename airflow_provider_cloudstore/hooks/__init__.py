@@ -1,1 +1,1 @@
-"""Airflow glue: from a connection to a client."""
+"""Airflow glue: hooks, which turn a connection into a client."""

@@ -1,4 +1,4 @@
-"""The hook for event loops. Users import it from ``hooks/cloudstore.py``, where its blocking twin is."""
+"""The hook for event loops. Users import it from ``hooks/cloudstore.py``, which defines the blocking hook."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 class CloudStoreAsyncHook(BaseHook):
-    """The same operations for event loops: triggers, and tasks with many concurrent calls. Use it with ``async with``.
+    """Performs the operations of :class:`CloudStoreHook` on an event loop: in triggers, and in tasks with many concurrent calls.
 
-    All hooks of an event loop share what they read of a connection, and an HTTP session for each address. A connection in use
-    is read again when the service rejects its token.
+    Use it with ``async with``. All hooks of an event loop share the settings that they read from a connection, and one HTTP
+    session for each address. A connection in use is read again when the service rejects its token.
 
-    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
+    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent error is also an
     ``AirflowFailException``.
 
     :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
@@ -51,7 +51,7 @@ class CloudStoreAsyncHook(BaseHook):
         await self._sessions.aclose()
 
     async def _current(self) -> Settings:
-        """The connection as last read, by whichever hook."""
+        """Return the connection's settings as last read by any hook of this event loop."""
         if self._connection is None:
             raise RuntimeError(
                 "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
@@ -67,19 +67,19 @@ class CloudStoreAsyncHook(BaseHook):
         return settings
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
-        """As :meth:`CloudStoreHook.delete_folder`."""
+        """See :meth:`CloudStoreHook.delete_folder`."""
         return await self._perform(DeleteFolder(await self._current(), folder_id, ignore_missing=ignore_missing))
 
     async def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
     ) -> RemoteUpload:
-        """As :meth:`CloudStoreHook.upload_from_url`."""
+        """See :meth:`CloudStoreHook.upload_from_url`."""
         operation = UploadFromUrl(await self._current(), url, parameters, retry_unknown_outcome=retry_unknown_outcome)
         await amask(operation.secrets)
         return await self._perform(operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
-        """As :meth:`CloudStoreHook.create_download_link`."""
+        """See :meth:`CloudStoreHook.create_download_link`."""
         link = await self._perform(CreateDownloadLink(await self._current(), file_id))
         await amask(secrets_of(link))
         return link
@@ -87,15 +87,15 @@ class CloudStoreAsyncHook(BaseHook):
     async def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
     ) -> Any:
-        """As :meth:`CloudStoreHook.request`."""
+        """See :meth:`CloudStoreHook.request`."""
         operation = OtherCall(await self._current(), method, path, parameters or {}, idempotent=idempotent)
         await amask(operation.secrets)
         return await self._perform(operation)
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """As :meth:`CloudStoreHook.poll_file`. An error of the connection is returned, too; the token is not masked.
+        """See :meth:`CloudStoreHook.poll_file`. This method also returns an error of the connection, and does not mask the token.
 
-        A trigger discards the link, and masking thousands of tokens would block the triggerer.
+        The token needs no mask, because a trigger discards the link; masking thousands of tokens would block the triggerer.
         """
         try:
             return await self._perform(CreateDownloadLink(await self._current(), file_id), max_attempts=1)

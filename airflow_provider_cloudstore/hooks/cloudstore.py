@@ -1,4 +1,4 @@
-"""The blocking hook: the service's operations with an Airflow connection, for tasks. Operators and sensors use no other."""
+"""The blocking hook: it performs the service's operations with an Airflow connection. All operators and sensors use it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ MISSING_FILE_ID = "airflow-connection-test"
 class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
-    The connection is read on first use, and once more if the service rejects its token. Calls and downloads
-    of one hook share an HTTP session, also from several threads; use it as a context manager for many calls.
+    The connection is read on first use, and once more if the service rejects its token. All calls and downloads of a hook share
+    an HTTP session, even across threads; use the hook as a context manager for many calls.
 
-    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent one is also an
+    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent error is also an
     ``AirflowFailException``.
 
     :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
@@ -58,12 +58,12 @@ class CloudStoreHook(BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """The standard fields of the connection form (Airflow before 3.2)."""
+        """Return how the connection form shows its standard fields (Airflow before 3.2)."""
         return {key.replace("-", "_"): value for key, value in UI_FIELD_BEHAVIOUR.items()}
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """The additional fields of the connection form (Airflow before 3.2)."""
+        """Return the additional fields of the connection form (Airflow before 3.2)."""
         return form_widgets(connection_form())
 
     def __enter__(self) -> Self:
@@ -73,19 +73,19 @@ class CloudStoreHook(BaseHook):
         self.close()
 
     def close(self) -> None:
-        """Close the HTTP sessions, and forget the adapters mounted on them; the next call opens a new one."""
+        """Close the HTTP session and discard the adapters mounted on it; the next call opens a new session."""
         if self._client:
             self._client.close()
         self._client = None
         self._settings = None
 
     def get_conn(self) -> requests.Session:
-        """The HTTP session over which calls and downloads are sent.
+        """Return the HTTP session over which the hook sends its calls and downloads.
 
-        The hook adds the token to each of its own requests; your requests carry none. They use the connection's proxy and
-        certificates unless you pass others, follow no redirects, keep no cookies, and have no timeout but the one you pass. The
+        The hook adds the token to its own requests only; your requests carry no token. They use the connection's proxy and
+        certificates unless you pass others, follow no redirects, keep no cookies, and have no timeout unless you pass it. The
         guards of methods such as :meth:`delete_folder` do not apply to them. An adapter that you mount, and the history of a
-        mock, see the hook's token.
+        mock, can see the token of the hook's requests.
 
         :raises ConfigurationError: if the connection is invalid.
         """
@@ -125,10 +125,10 @@ class CloudStoreHook(BaseHook):
         """Queue an upload that the service later fetches from a URL (``POST /file/url_upload_add``).
 
         :param url: an absolute URL with scheme http, https or ftp. Its credentials (user info, query) are never logged.
-        :param parameters: more form fields of the upload: a text or an integer by name, such as ``{"folder_id": "42"}``.
+        :param parameters: more form fields of the upload: a string or an integer by name, such as ``{"folder_id": "42"}``.
         :param retry_unknown_outcome: resend an upload that may have been queued; the service may then hold the file twice.
-        :returns: the redacted URL, the time of the request, the response, and the file's id if the response has one.
-        :raises OutcomeUnknownError: if it may have been queued, and you did not opt in to resending.
+        :returns: the redacted URL, the time of the request, the response, and the file's id if the response has it.
+        :raises OutcomeUnknownError: if the upload may have been queued, and you did not opt in to resending.
         """
         operation = UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
         mask(operation.secrets)
@@ -148,15 +148,15 @@ class CloudStoreHook(BaseHook):
     ) -> Any:
         """Send a call that this package has no method for, such as ``hook.request("POST", "/file/rename", {...})``.
 
-        It is sent below the service's ``api_path`` with the connection's token, and fails, is retried and is masked like the
-        others. Its parameters' values appear in messages; credentials among them do not.
+        The call goes to ``path`` below the service's ``api_path``, with the connection's token. Errors, retries and masking are
+        those of the other methods. Messages show the values of the parameters, except for credentials.
 
         :param method: ``GET`` or ``POST``.
         :param path: segments of letters, digits, ``_`` and ``-``.
-        :param parameters: a text or an integer by name.
-        :param idempotent: resend a POST whose outcome is unknown; the service may then carry it out twice. A GET always is.
-        :returns: the parsed JSON body, or its text; None if it is empty. Credentials in it are ``***``.
-        :raises InvalidInputError: if the call cannot be sent, or has a method of its own, such as :meth:`delete_folder`.
+        :param parameters: a string or an integer by name.
+        :param idempotent: resend a POST whose outcome is unknown, which may carry it out twice; a GET is always resent.
+        :returns: the parsed JSON body, or its text if it is not JSON; None if it is empty. Credentials in it are ``***``.
+        :raises InvalidInputError: if the call cannot be sent, or if the hook has a method for it, such as :meth:`delete_folder`.
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
         operation = OtherCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
@@ -166,15 +166,15 @@ class CloudStoreHook(BaseHook):
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
     ) -> DownloadedFile:
-        """Download a file. No link leaves this process; a broken download resumes with a new link.
+        """Download a file; a broken download resumes with a new link. The link never leaves this process.
 
         The target is complete or absent: a failed or killed download leaves it unchanged. The download URL is taken from the
         service's response, or else from the connection's extra ``download_url``.
 
         :param file_id: the file.
         :param target: a local path, or a path for Airflow's ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If
-            it ends with ``/``, the file's name is its id, percent-encoded.
-        :param expected_sha256: the SHA-256 to verify, in hexadecimal digits; none by default.
+            it ends with ``/``, the file is named after its id, percent-encoded.
+        :param expected_sha256: the SHA-256 that the file must have, in hexadecimal digits; None skips this check.
         :param link: a link that was just created, to be used first.
         :returns: the file's path, the name that its host gave it, its size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
@@ -193,7 +193,7 @@ class CloudStoreHook(BaseHook):
             return download.result(name)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """Check once whether a file is available: the link, or the error that a wait judges."""
+        """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
         operation = CreateDownloadLink(self.settings, file_id)
         try:
             return self._masked(self._perform(operation, max_attempts=1))
@@ -205,9 +205,9 @@ class CloudStoreHook(BaseHook):
         return link
 
     def test_connection(self) -> tuple[bool, str]:
-        """Test the token with one request, within the timeout: a download link for a file that does not exist.
+        """Test the token with one request, within the timeout: ask for a download link of a file that does not exist.
 
-        The message does not name the connection: the Test button stores what the form shows under a temporary id.
+        The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """
         warnings: list[str] = []
         try:
@@ -226,9 +226,9 @@ class CloudStoreHook(BaseHook):
         return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
 
     def read_settings(self, refused: Secret | None = None) -> Settings:
-        """Read the Airflow connection, even if it was read before: its token may have been rotated.
+        """Read the Airflow connection, even if it was read before, because its token may have been rotated.
 
-        :param refused: the token that the service has refused: where the connection has keys, another one is asked for.
+        :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
         self._settings = with_token(self._read_connection(), refused)
@@ -243,7 +243,7 @@ class CloudStoreHook(BaseHook):
 
 
 def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
-    """Whether the connection works although its test failed, and what to show."""
+    """Return whether the connection works although the test request failed, and the message to show."""
     if isinstance(error, NotFoundError) and error.message:
         return True, "The connection works: the service accepts the token (the requested file does not exist)."
     if error.message and isinstance(error, (BadRequestError, ServiceError)):

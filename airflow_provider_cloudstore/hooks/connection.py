@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Read = tuple[Settings, list[str]]
-"""The settings of a connection, and what is probably wrong with it."""
-_ALWAYS_MASKED = 16  # characters; Airflow skips secrets below a configurable length, and some common words
+"""The settings of a connection, and warnings about it."""
+_ALWAYS_MASKED = 16  # characters; Airflow does not mask secrets below a configurable length, nor some common words
 
 
 def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> Read:
-    """The settings of a connection, and what is probably wrong with it, such as ``has the unknown extra ...``.
+    """Read the settings of a connection, and warnings about it, such as ``has the unknown extra ...``.
 
-    :raises ConfigurationError: if it is not defined or invalid.
+    :raises ConfigurationError: if the connection is not defined or invalid.
     """
     connection = None
     with suppress(AirflowNotFoundException):
@@ -40,7 +40,7 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -
 
 
 async def read_connection_async(conn_id: str, refused: Secret | None = None) -> Read:
-    """As :func:`read_connection`, on an event loop, and with a token where the connection has keys for one.
+    """Do the same as :func:`read_connection` on an event loop, and get a token if the connection has keys.
 
     :param refused: the token that the service has refused.
     """
@@ -57,7 +57,7 @@ async def read_connection_async(conn_id: str, refused: Secret | None = None) -> 
 
 
 def _validated(conn_id: object) -> str:
-    """Reject what an upstream task returned in place of a connection's id."""
+    """Reject a connection id that is not a string, such as another value that an upstream task returned."""
     if not isinstance(conn_id, str):
         raise ConfigurationError(f"cloudstore_conn_id must be a string, not {type(conn_id).__name__}", operation="connection")
     return conn_id
@@ -68,7 +68,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
         if connection is None:
             raise ConfigurationError(
                 "it is not defined, or Airflow cannot parse it",
-                wait="tolerates",  # Airflow's command line rotates a token by deleting the connection and adding it
+                wait="tolerates",  # Airflow's command line rotates a token by deleting and re-adding the connection
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with no other keys than those of a connection.",
             )
@@ -89,8 +89,8 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
 class SharedConnection:
     """The settings that all hooks of an event loop share for one connection.
 
-    A triggerer reads connections over one channel, one at a time: if each of thousands of waits read its own, none would ever
-    poll. Reads are tasks of their own, one at a time, so cancelling one user does not affect the others.
+    A triggerer reads connections over one channel, one at a time: if each of thousands of waits read the connection itself, the
+    waits would never get to poll. One separate task at a time reads it, so that cancelling a user does not affect the others.
     """
 
     def __init__(self, conn_id: str) -> None:
@@ -99,14 +99,14 @@ class SharedConnection:
         self._reading: asyncio.Task[Settings] | None = None
 
     async def settings(self) -> Settings:
-        """The settings as last read.
+        """Return the settings as last read, and read them first if nobody has.
 
-        :raises ConfigurationError: if there are none yet, and the connection is not defined or invalid.
+        :raises ConfigurationError: if they have not been read yet, and the connection is not defined or invalid.
         """
         return self._settings or await self._read()
 
     async def after_rejection(self, refused: Secret) -> Settings:
-        """The settings after the service rejected a token: read again, unless another user has done so already."""
+        """Return the settings after the service rejected a token; read them again unless another user already has."""
         if self._settings and self._settings.access_token != refused:
             return self._settings
         return await self._read(refused)
@@ -123,20 +123,20 @@ class SharedConnection:
             for warning in warnings:
                 log.warning("Connection '%s' %s", self._conn_id, warning)
             self._settings = settings
-        return self._settings or settings  # who gets the same object keeps its HTTP session
+        return self._settings or settings  # a hook that gets the same object keeps its HTTP session
 
 
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, SharedConnection]] = WeakKeyDictionary()
 
 
 def shared_connection(conn_id: str) -> SharedConnection:
-    """The connection that the hooks of this event loop share, as long as one of them refers to it."""
+    """Return the connection that the hooks of this event loop share; it lives as long as a hook refers to it."""
     connections = _shared.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return connections.setdefault(conn_id, SharedConnection(conn_id))
 
 
 def mask(secrets: Iterable[Secret]) -> None:
-    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw one.
+    """Mask ``secrets`` in this process, in every printable form; Airflow by itself masks only the raw form.
 
     Airflow's masker slows down with each additional secret: a thousand download links take it about half a minute.
     """
@@ -145,9 +145,9 @@ def mask(secrets: Iterable[Secret]) -> None:
 
 
 async def amask(secrets: Iterable[Secret]) -> None:
-    """As :func:`mask`, on an event loop.
+    """Do the same as :func:`mask` on an event loop.
 
-    Airflow 3 before 3.3.2 cannot do this there; it then masks only the connection's password. Nothing that this package logs
+    Airflow 3 before 3.3.2 cannot mask on an event loop, and masks only the connection's password. Nothing that this package logs
     depends on masking.
     """
     for form in _forms_to_mask(secrets):
@@ -155,7 +155,7 @@ async def amask(secrets: Iterable[Secret]) -> None:
 
 
 def _forms_to_mask(secrets: Iterable[Secret]) -> list[str]:
-    """The fewest strings whose masking hides every form of ``secrets``: a link without its token gives no access."""
+    """Return the fewest strings whose masking hides every form of ``secrets``: a link without its token gives no access."""
     forms: list[str] = []
     for form in sorted({form for secret in secrets for form in printed_forms(secret)}, key=len):
         if not any(len(part) >= _ALWAYS_MASKED and part in form for part in forms):

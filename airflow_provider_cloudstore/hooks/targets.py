@@ -1,4 +1,4 @@
-"""Opens the paths that users write, as Airflow knows them, and names the tries of the task that writes a target."""
+"""Turns the paths that users write into Airflow's path objects, and names the tries of the task that writes a target."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from airflow_provider_cloudstore.stores import validate_target
 
 
 def object_path(given: Any, name: str) -> Any:
-    """A path whose filesystem is known to exist.
+    """Return a path object, after a check that its filesystem can be used.
 
     :param given: text, a ``pathlib.Path`` or an ``ObjectStoragePath``.
-    :raises InvalidInputError: if it is no path, no installed provider has its scheme, or it holds credentials; nothing was sent.
+    :raises InvalidInputError: if it is not a path, holds credentials, or no installed provider has its scheme; nothing was sent.
     """
     if not isinstance(given, (str, os.PathLike)) and not hasattr(given, "open"):
         raise InvalidInputError(f"{name} must be a path, not a {type(given).__name__}")
@@ -32,7 +32,7 @@ def object_path(given: Any, name: str) -> Any:
             f"{name} holds a user and a password, which Airflow and its logs would show",
             advice=f"Store them in an Airflow connection, and write its id in their place: {scheme}://conn_id@bucket/...",
         )
-    with suppress(ImportError, ValueError):  # the scheme's provider lacks a library; the scheme is unknown, or the path invalid
+    with suppress(ImportError, ValueError):  # its provider lacks a library; the scheme is unknown, or the path is invalid
         path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
         getattr(path, "fs", None)
         return path
@@ -43,11 +43,11 @@ def object_path(given: Any, name: str) -> Any:
 
 
 def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
-    """Where a download goes: the path, and its text for messages and XComs.
+    """Return the path to which a download is written, and the path's text for messages and XComs.
 
     :param target: text, a ``pathlib.Path`` or an ``ObjectStoragePath``; ``~`` and ``~user`` are expanded in a local path.
     :param file_id: names the file if the target ends with ``/``.
-    :raises InvalidInputError: if it names no file, or as :func:`object_path`; nothing was sent.
+    :raises InvalidInputError: if it does not name a file, or if :func:`object_path` rejects it; nothing was sent.
     """
     text = validate_text(str(target) if hasattr(target, "open") else target, "target")
     if text.endswith("/"):
@@ -56,13 +56,13 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
         text = os.path.expanduser(text)
         target = text if "://" in text else Path(text)
     path = object_path(target, "target")
-    validate_target(path)  # a mistake is reported before a wait
+    validate_target(path)  # so that a mistake is reported before a wait
     return path, text
 
 
 def tries_of_task() -> list[str]:
-    """The names of the tries of the task that runs, up to this one; none outside of a task."""
-    with suppress(RuntimeError, AirflowException):  # not in a task: Airflow 3, Airflow 2
+    """Return the names of the running task's tries, up to the current try; outside a task, return an empty list."""
+    with suppress(RuntimeError, AirflowException):  # raised outside a task, by Airflow 3 and by Airflow 2
         ti: Any = get_current_context()["ti"]
         task = json.dumps([ti.dag_id, ti.run_id, ti.task_id, ti.map_index])
         name = hashlib.sha256(task.encode()).hexdigest()[:12]

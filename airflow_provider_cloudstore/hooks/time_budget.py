@@ -9,11 +9,11 @@ from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
 
 
 def time_left() -> float:
-    """Seconds until Airflow's alarm for ``execution_timeout``; infinite if none is set."""
+    """Return the seconds until Airflow's alarm for ``execution_timeout``, or infinity if no alarm is set."""
     return signal.getitimer(signal.ITIMER_REAL)[0] or math.inf
 
 
 def time_budget() -> float:
-    """Seconds that a call may take: five minutes, or until a second before Airflow's alarm."""
+    """Return the seconds that a call may take: five minutes, or the time until a second before Airflow's alarm if shorter."""
     left = time_left()
     return min(DEFAULT_BUDGET, left - min(1.0, left / 10))

@@ -1,7 +1,7 @@
-"""The tokens that ``POST /authorize`` gave: one a connection, shared by all hooks of this process, and kept in memory only.
+"""Keeps the token that ``POST /authorize`` returned for each account, in memory only, for all hooks of this process.
 
-Each token ends the earlier ones of its account. So a token is asked for when the first request needs it, and anew when the
-service refuses the one that is kept.
+A new token ends the account's earlier tokens. So a token is requested only when the first request needs it, and again when the
+service refuses the kept token.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from airflow_provider_cloudstore.protocol.other_calls import Authorization, Auth
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-_REFUSED_SECONDS = 300.0  # for which keys are not tried again after the service has refused them: the account may lock itself
+_REFUSED_SECONDS = 300.0  # keys that the service refused are not tried again for this long: it may lock the account
 
 
 @dataclass(slots=True)
 class _Account:
-    """What is known of the keys of one account; one thread asks for its token, and the others wait for it."""
+    """The token of one account, or the refusal of its keys. One thread requests the token while the others wait."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     kept: Authorization | None = None
@@ -32,11 +32,11 @@ _accounts: dict[tuple[object, ...], _Account] = {}
 
 
 def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
-    """The settings with a token, where the connection has keys for one. It blocks.
+    """Return the settings with a token if the connection has keys; otherwise, return them unchanged. This function blocks.
 
-    :param refused: the token that the service refused; another one is returned.
-    :raises ConfigurationError: if the service refuses the keys, now or a few minutes ago.
-    :raises CloudStoreError: if the service cannot be asked.
+    :param refused: a token that the service refused; it is replaced.
+    :raises ConfigurationError: if the service refuses the keys, or refused them less than five minutes ago.
+    :raises CloudStoreError: if the request for a token fails.
     """
     if not settings.keys:
         return settings

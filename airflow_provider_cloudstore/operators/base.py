@@ -1,4 +1,4 @@
-"""What the operators have in common: a hook, the link to a file's page, text that stays text, and fields that are redacted."""
+"""The base of the operators and the sensor: it opens the hook, links to a file's page, and renders and redacts fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_cloudstore.compat import BaseOperator, BaseOperatorLink
+from airflow_provider_cloudstore.compat import HAS_STORED_LINKS, BaseOperator, BaseOperatorLink
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 
 XCOM_FILE_PAGE = "file_page"
-# In front of a field's text while Airflow renders it: no Python literal begins like this, and Jinja's native types leave the text
-# alone that is none.
-_TEXT = "?"
+# Put in front of a field's text while Airflow renders it. No Python literal begins with it, so Jinja's native types, which
+# evaluate literals, leave the text alone.
+_NOT_A_LITERAL = "?"
 
 log = logging.getLogger(__name__)
 
@@ -31,31 +31,33 @@ if not hasattr(BaseOperator, "_do_render_template_fields"):
 
 
 class FileLink(BaseOperatorLink):
-    """The page of the task's file; there is one if the connection has extra ``file_page_url``."""
+    """Links to the page of the task's file, if the connection has the extra ``file_page_url``."""
 
     name = "File"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """The URL that the task has pushed; empty if it has none."""
+        """Return the URL that the task has pushed, or an empty string if it has not pushed any."""
+        if HAS_STORED_LINKS:  # asked in the task's own process, where a missing XCom would be logged as an error
+            return str(getattr(operator, XCOM_FILE_PAGE, ""))
         from airflow_provider_cloudstore.compat import XCom
 
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
 
 
 def context_or_empty(context: Context | None) -> Context:
-    """The context that Airflow passed; an empty one where a unit test of a DAG passes something else."""
-    return cast("Context", context) if issubclass(type(context), Mapping) else {}  # isinstance believes a mock of a dict
+    """Return the context that Airflow passed, or an empty context where a unit test of a DAG passes something else."""
+    return cast("Context", context) if issubclass(type(context), Mapping) else {}  # isinstance would accept a mock of a dict
 
 
 def validate_flags(**flags: object) -> None:
-    """Reject strings as flags: ``"no"`` and ``"false"`` would be true."""
+    """Reject strings as flags, because ``"no"`` and ``"false"`` would count as true."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, not {value!r}")
 
 
 def validate_positive(name: str, value: object) -> float:
-    """A rate, or a duration in seconds: a number, or a ``timedelta``, as Airflow's own sensors take it."""
+    """Return a rate or a duration in seconds from a number or, as Airflow's own sensors accept it, a ``timedelta``."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(number, (int, float)) or not 0 < number < math.inf:
         raise ValueError(f"{name} must be a number above 0, not {value!r}")
@@ -63,7 +65,7 @@ def validate_positive(name: str, value: object) -> float:
 
 
 class CloudStoreOperator(BaseOperator):
-    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``: at run time it is the return value.
+    """Base of the operators and the sensor. Type checkers see ``output`` as ``Any``, because at run time it is the return value.
 
     :param cloudstore_conn_id: The Airflow connection of the service (templated).
     """
@@ -75,17 +77,17 @@ class CloudStoreOperator(BaseOperator):
     def render_template(self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None) -> Any:
         """Render a value of a template field so that text stays text.
 
-        A DAG with ``render_template_as_native_obj=True`` evaluates text as a Python literal: of the id ``2025_01`` it makes
-        202501. What is not text, such as a number or a list that an upstream task returned, stays what it is.
+        With ``render_template_as_native_obj=True``, Airflow evaluates text as a Python literal, and would turn the id ``2025_01``
+        into 202501. A value that is not text, such as a number or a list that an upstream task returned, stays unchanged.
         """
-        if not isinstance(content, str) or id(content) in (seen_oids or ()):  # seen: what an upstream task returned
+        if not isinstance(content, str) or id(content) in (seen_oids or ()):  # upstream tasks returned the seen objects
             return super().render_template(content, context, jinja_env, seen_oids)
-        # Added, and not formatted: a member of an enumeration of strings is its value.
-        return super().render_template(_TEXT + content, context, jinja_env, seen_oids).removeprefix(_TEXT)
+        # `+` uses the value of a member of a string enumeration; an f-string would use its name.
+        return super().render_template(_NOT_A_LITERAL + content, context, jinja_env, seen_oids).removeprefix(_NOT_A_LITERAL)
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow stores the rendered fields after this and before `execute`, for plain and for mapped tasks. It documents
-        # `render_template_fields` for what is done here, but does not call that on mapped tasks.
+        # Airflow calls this method for plain and for mapped tasks, and stores the rendered fields between it and `execute`.
+        # `render_template_fields` is the documented method for this purpose, but Airflow does not call it on mapped tasks.
         super()._do_render_template_fields(*args, **kwargs)
         self._redact_fields()
 
@@ -95,16 +97,17 @@ class CloudStoreOperator(BaseOperator):
         self._redact_fields()
 
     def _redact_fields(self) -> None:
-        """Replace what must not be stored in the rendered fields; it is called more than once."""
+        """Replace secrets in the rendered fields before Airflow stores them. This may be called more than once."""
 
     def _push(self, context: Context, key: str, value: Any) -> None:
-        """Push an XCom of its own key, if XComs are wanted; in a unit test without a task instance, there are none."""
+        """Push an XCom under ``key`` if the task pushes XComs. In a unit test without a task instance, do nothing."""
         if self.do_xcom_push and (ti := context.get("ti")):
             ti.xcom_push(key=key, value=value)
 
     def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
-        """Push the URL of a file's page for the link "File", if the connection has one; it holds no token."""
+        """Push the URL of a file's page for the link "File", if the connection defines that URL, which holds no token."""
         if file_id and context.get("ti") and (page := hook.settings.file_page(file_id)):
+            setattr(self, XCOM_FILE_PAGE, page)
             self._push(context, XCOM_FILE_PAGE, page)
 
     def _open_hook(self) -> CloudStoreHook:

@@ -1,6 +1,6 @@
-"""The operators: those of one folder or one file are here, those that upload in modules of their own.
+"""The operators of one folder or one file; the operators that upload have their own modules, and can be imported from here, too.
 
-What only a running task needs is imported when it runs, so that DAG files parse fast.
+Modules that only a running task needs are imported when it runs, so that DAG files parse fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 class DeleteFolderOperator(CloudStoreOperator):
     """Delete a folder and its contents permanently (``POST /folder/delete``).
 
-    Empty and protected ids are rejected before anything is sent, and so is what a template renders when its source is missing.
+    Before anything is sent, the operator rejects an empty id, a protected id, and what a template renders for a missing value.
 
     :param folder_id: The folder to delete (templated).
     :param ignore_missing: Succeed if the folder does not exist; ``existed`` is then false.
@@ -63,7 +63,7 @@ class DownloadLinkOperator(LinkOperator):
     """Create a time-limited download token for a file (``GET /file/download``).
 
     Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires. The URL
-    is the response's, or else that of the connection's extra ``download_url``.
+    comes from the response, or else from the connection's extra ``download_url``.
 
     :param file_id: The file (templated).
     :returns: The download token.
@@ -87,17 +87,17 @@ class DownloadLinkOperator(LinkOperator):
 
 
 class DownloadFileOperator(LinkOperator):
-    """Download a file to a local path or an object store; no link leaves the task (``GET /file/download``).
+    """Download a file to a local path or an object store; its link never leaves the task (``GET /file/download``).
 
-    The target is either complete or absent. A broken download resumes, with a new link if the old one has expired. The size is
-    verified, and so is the SHA-256 if you give one. Memory use does not depend on the file's size. ``timeout`` limits the wait,
-    and ``execution_timeout`` the download, which runs on a worker.
+    The target is either complete or absent. A broken download resumes, with a new link if the old link has expired. The size is
+    always verified, and the SHA-256 if you set it. Memory use does not depend on the file's size. ``timeout`` limits the wait,
+    and ``execution_timeout`` limits the download, which runs on a worker.
 
     :param file_id: The file (templated).
     :param target: A local path, or a path for ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If it ends with
-        ``/``, the file's name is its id, percent-encoded (templated).
-    :param expected_sha256: The SHA-256 to verify, in hexadecimal; None or empty for none (templated).
-    :returns: Where the file is, its name, size and SHA-256.
+        ``/``, the file is named after its id, percent-encoded (templated).
+    :param expected_sha256: The SHA-256 that the file must have, in hexadecimal; None or empty to skip this check (templated).
+    :returns: The file's path, name, size and SHA-256.
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
@@ -117,7 +117,7 @@ class DownloadFileOperator(LinkOperator):
         self.expected_sha256: Any = expected_sha256
 
     def execute(self, context: Context) -> DownloadedFileXCom:
-        """Download the file, with ``wait_for_file`` once it is available; a mistake is reported before the wait."""
+        """Validate the arguments, wait for the file if ``wait_for_file`` is set, and download it."""
         from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import validate_sha256
 

@@ -1,6 +1,6 @@
 """Records an upload in the task's state store (Airflow 3.3 and later), so that a retry after a kill does not resend it.
 
-The record is written before the upload is sent, and says how it ended. Airflow keeps it for as long as any task's state.
+The record is written before the upload is sent, and updated with its outcome. Airflow keeps it for as long as any task's state.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ STATE_KEY = "cloudstore_upload"
 
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
-    """An upload in a task's state store. It contains no secret: everyone with access to the task can read it.
+    """The record of an upload. It contains no secret, because everyone with access to the task can read its state store.
 
-    :param state: ``sending`` leaves open whether it was sent; after ``unknown``, the task has failed with that outcome.
-    :param max_tries: the task's, which Airflow raises when the task is cleared, but not when it is retried.
+    :param state: ``sending`` means that the upload may have been sent; ``unknown`` means that the task has failed and said so.
+    :param max_tries: the task's ``max_tries``, which Airflow raises when the task is cleared, but not when it is retried.
     :param sent_at: ISO 8601, UTC.
-    :param result: the upload as the task pushes it, if it is queued.
+    :param result: the queued upload as the task pushes it; None in the other states.
     """
 
     state: Literal["sending", "queued", "unknown"] = "sending"
@@ -40,15 +40,15 @@ class UploadRecord:
 
     @classmethod
     def read(cls, stored: Any) -> UploadRecord:
-        """The record that this or another version has stored. One that cannot be understood leaves open whether it was sent."""
+        """Read a record that this or another version has stored. A value that is not a record counts as ``sending``."""
         known = stored if isinstance(stored, dict) else {}
         return cls(**{field.name: known[field.name] for field in fields(cls) if field.name in known})
 
     def settles(self, max_tries: int) -> bool:
-        """Whether this record, found by a later try, keeps that try from sending.
+        """Whether this record keeps a later try of the task from sending.
 
-        It does not if the task was cleared after its end, which asks for a resend. A task that was killed before it could report
-        the unknown outcome must report it first.
+        A task that was cleared after its end sends again, because clearing asks for that. But a task that was killed before it
+        could report the unknown outcome must report it first.
         """
         return self.state == "sending" or self.max_tries == max_tries
 
@@ -56,11 +56,12 @@ class UploadRecord:
 def send_once(
     send: Callable[[], RemoteUploadXCom], context: Context, url: str, *, retry_unknown_outcome: bool
 ) -> RemoteUploadXCom:
-    """Send an upload, unless an earlier try of the task did or may have done so.
+    """Send an upload, unless an earlier try of the task has sent it or may have sent it.
 
-    Until it is sent, the store's errors end the try. Airflow before 3.3 has no store: there, every try sends.
+    An error of the store ends the try if it occurs before the upload is sent. Before Airflow 3.3, which has no such store, every
+    try sends the upload.
 
-    :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier one.
+    :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier try.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
     store: Any = context.get("task_state_store")
@@ -89,13 +90,13 @@ def send_once(
 
 
 def _note(store: Any, record: UploadRecord | None) -> None:
-    """Replace or delete the record. The upload's outcome does not depend on whether that succeeds."""
+    """Replace or delete the record. A failure is only logged, because it does not change the upload's outcome."""
     try:
         if record is None:
             store.delete(STATE_KEY)
         else:
             store.set(STATE_KEY, asdict(record))
-    except Exception as error:  # noqa: BLE001  (Airflow's, or any of a custom state store backend)
+    except Exception as error:  # noqa: BLE001  (a custom state store backend may raise anything)
         log.warning(
             "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it",
             type(error).__name__,

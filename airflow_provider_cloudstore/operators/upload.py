@@ -26,18 +26,18 @@ class RemoteUrlUploadOperator(WaitingOperator):
 
     The URL's credentials (user info, query) are sent to the service, but never logged or shown in the rendered template.
 
-    With ``wait_for_file=True``, the task succeeds when the file is available. An upload never runs again because its wait failed.
-    On Airflow 3.3 and later, a retry goes on waiting, with what is left of ``timeout``; before, whatever ends the wait is
-    permanent. Clearing the task uploads again.
+    With ``wait_for_file=True``, the task succeeds when the file is available. A failed wait never causes a second upload: on
+    Airflow 3.3 and later, a retry only waits, for the rest of ``timeout``; before 3.3, any error that ends the wait is permanent.
+    Clearing the task uploads again.
 
-    On Airflow 3.3 and later, a retry knows what an earlier try sent. What was queued is not sent again, whatever the URL renders
-    to; if the try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, a retry after a kill
-    resends the upload.
+    On Airflow 3.3 and later, a retry knows what an earlier try sent. It does not send a queued upload again, even if the URL
+    renders differently; if the earlier try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, a
+    retry after a kill resends the upload.
 
     :param url: An absolute URL with scheme http, https or ftp (templated).
-    :param parameters: More form fields of the upload: texts by name, such as ``{"folder_id": "42"}`` (templated).
+    :param parameters: More form fields of the upload: strings by name, such as ``{"folder_id": "42"}`` (templated).
     :param retry_unknown_outcome: Resend an upload that may have been queued; the service may then hold the file twice.
-    :returns: The id that the file has or will have; an empty string if the response has none.
+    :returns: The id that the file has or will have; an empty string if the response does not contain it.
     """
 
     template_fields: Sequence[str] = ("url", "parameters", "cloudstore_conn_id")
@@ -73,7 +73,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
             self.url = redacted
 
     def execute(self, context: Context) -> str:
-        """Queue the upload, and with ``wait_for_file`` wait for it."""
+        """Queue the upload and, with ``wait_for_file``, wait for the file."""
         from airflow_provider_cloudstore.operators.send_once import send_once
 
         context = context_or_empty(context)
@@ -93,16 +93,16 @@ class RemoteUrlUploadOperator(WaitingOperator):
         return available_file(event)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Resume after a deferral, also where Airflow reports an error of its own, such as that of a wait without a triggerer."""
+        """Resume after a deferral, even if Airflow reports an error of its own, such as a trigger timeout without a triggerer."""
         event = (next_kwargs or {}).get("event") or {}
         with self._without_resending(context, event.get("file_id", "")):
             return super().resume_execution(next_method, next_kwargs, context)
 
     @contextmanager
     def _without_resending(self, context: Context, file_id: str) -> Iterator[None]:
-        """Let no error that follows a queued upload send it again, and say what to do instead.
+        """Keep an error that follows a queued upload from causing a resend, and say what to do instead.
 
-        From Airflow 3.3 on, a retry finds the upload in the task's state store. Before, the error has to be permanent.
+        From Airflow 3.3 on, a retry finds the upload in the task's state store. Before 3.3, the error is made permanent.
         """
         from airflow_provider_cloudstore.exceptions import CloudStoreError, PermanentError
 

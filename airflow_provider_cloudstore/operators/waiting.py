@@ -1,4 +1,4 @@
-"""Waits for a file on the worker, for operators and the sensor: poll, defer to the triggerer, and validate its event."""
+"""Waits for a file, for operators and the sensor: polls on the worker, defers to the triggerer, and validates its event."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.waiting import FileWait
     from airflow_provider_cloudstore.results import DownloadLink
 
-_GRACE = timedelta(minutes=2)  # added to the wait's timeout for Airflow's own: the triggerer may be down
+_GRACE = timedelta(minutes=2)  # by which Airflow's timeout exceeds the wait's own timeout: the triggerer may be down for a while
 
 DEFERRABLE: bool = conf.getboolean("operators", "default_deferrable", fallback=False)
-"""Whether a wait that does not say so is deferrable."""
+"""The default of the parameter ``deferrable``."""
 
 
 class WaitingOperator(CloudStoreOperator):
@@ -28,7 +28,7 @@ class WaitingOperator(CloudStoreOperator):
     :param wait_for_file: Wait until the file is available, as ``FileAvailableSensor`` does.
     :param poll_interval: Seconds between two polls.
     :param timeout: Maximum seconds to wait.
-    :param deferrable: Wait in the triggerer, which must run, and free the worker slot; the default is ``[operators]
+    :param deferrable: Wait in the triggerer, which must be running, and free the worker slot; the default is ``[operators]
         default_deferrable``.
     """
 
@@ -60,7 +60,7 @@ class LinkOperator(WaitingOperator):
         self.file_id: Any = file_id
 
     def execute(self, context: Context) -> Any:
-        """Use the link, with ``wait_for_file`` once the file is available."""
+        """Create a link and use it; with ``wait_for_file``, wait first until the file is available."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         with self._open_hook() as hook:
@@ -71,7 +71,7 @@ class LinkOperator(WaitingOperator):
             return self._use_link(context_or_empty(context), hook, link)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Resume after a deferred wait, with a fresh link so that it is valid for as long as possible."""
+        """Resume after a deferred wait with a new link, which is valid for as long as possible."""
         self.file_id = available_file(event)
         with self._open_hook() as hook:
             return self._use_link(context, hook, None)
@@ -79,13 +79,13 @@ class LinkOperator(WaitingOperator):
     def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
         """Do the operator's work.
 
-        :param link: A link that was just created; None if there is none yet.
+        :param link: A link that was just created; None if the operator has to create it.
         """
         raise NotImplementedError
 
 
 def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> DownloadLink:
-    """Poll until a link can be created; with ``deferrable``, at least once a second, and defer after a few seconds.
+    """Poll until a link can be created; with ``deferrable``, poll at least once a second, and defer after a few seconds.
 
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
@@ -122,7 +122,7 @@ def _defer(task: BaseOperator, conn_id: str, wait: FileWait) -> NoReturn:
 
 
 def available_file(event: Mapping[str, Any]) -> str:
-    """The id of the file that is available, according to the trigger's event.
+    """Return the id of the available file from the trigger's event.
 
     :raises CloudStoreError: the error that ended the wait in the triggerer.
     :raises AirflowException: if the event is not from this trigger.

@@ -1,4 +1,4 @@
-"""Tells Airflow when to retry a task, from the error that it failed with. Airflow 3.3 and later have retry policies."""
+"""Tells Airflow when to retry a task, from the error with which it failed. Airflow 3.3 and later have retry policies."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class CloudStoreRetryPolicy(RetryPolicy):
-    """Retries when the service asks for it: ``retry_policy=CloudStoreRetryPolicy()``, of any operator or ``@task``.
+    """Retries a task when the service asks for it. Pass ``retry_policy=CloudStoreRetryPolicy()`` to any operator or ``@task``.
 
     After an error with a ``Retry-After``, the task is retried that many seconds later; a permanent error is not retried; after
-    any other, the task's own ``retry_delay`` applies. The task's ``retries`` is the maximum.
+    any other error, the task's own ``retry_delay`` applies. The task's ``retries`` is the maximum.
     """
 
     def evaluate(
@@ -25,8 +25,8 @@ class CloudStoreRetryPolicy(RetryPolicy):
         """Decide what follows a failed try.
 
         :param exception: the error of the try.
-        :param try_number: its number, from 1.
-        :param max_tries: the task's ``retries``, plus what a clear added.
+        :param try_number: the number of the try, from 1.
+        :param max_tries: the task's ``retries``, plus the tries that clearing the task added.
         """
         if not isinstance(exception, CloudStoreError):
             return RetryDecision.default()
@@ -37,10 +37,10 @@ class CloudStoreRetryPolicy(RetryPolicy):
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:
-        """What a serialized DAG holds of it: nothing, as it has no parameters."""
+        """Return an empty dict for the serialized DAG, because the policy has no parameters."""
         return {}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Self:
-        """The policy of a serialized DAG."""
+        """Return the policy of a serialized DAG."""
         return cls()

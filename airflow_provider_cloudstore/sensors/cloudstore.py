@@ -1,4 +1,4 @@
-"""Waits for a file as a sensor, with Airflow's ``mode``, ``soft_fail`` and timeout."""
+"""The sensor that waits for a file, with Airflow's ``mode``, ``soft_fail`` and ``timeout``."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     """Wait until a file is available: until a download link for it can be created (``GET /file/download``).
 
     An upload is only queued, and the API has no operation that reports its state. "Not found" and an error in a response mean
-    "not yet"; 429, 5xx and an unreachable service are waited out. A response that says nothing about the file (a web page, a
-    redirect, 403, 405 and the like) ends the wait after three such polls in a row, at least 30 seconds from first to last; in
-    ``mode="reschedule"``, which keeps nothing between polls, only ``timeout`` does. Any other error ends the wait at once.
+    "not yet"; the sensor also keeps polling after 429, 5xx and connection failures. Responses that say nothing about the file (a
+    web page, a redirect, 403, 405 and the like) end the wait when three in a row span at least 30 seconds; ``mode="reschedule"``
+    keeps no state between polls, so there only ``timeout`` ends such a wait. Any other error ends the wait at once.
 
     The sensor also takes the arguments of Airflow's ``BaseSensorOperator``, such as ``poke_interval``, ``timeout`` and
-    ``soft_fail``. A deferred wait polls every ``poke_interval`` in the triggerer, whatever ``mode`` and ``exponential_backoff``
-    say.
+    ``soft_fail``. A deferred wait polls every ``poke_interval`` in the triggerer, and ignores ``mode`` and
+    ``exponential_backoff``.
 
     :param file_id: The file (templated).
-    :param deferrable: Wait in the triggerer, which must run, and free the worker slot; the default is ``[operators]
+    :param deferrable: Wait in the triggerer, which must be running, and free the worker slot; the default is ``[operators]
         default_deferrable``.
     :returns: The file's id.
     """
@@ -45,7 +45,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     ui_color = "#f5ecc8"
     _wait: FileWait | None = None
     _hook: CloudStoreHook | None = None
-    """That of all polls of a try: it reads the connection once, and again when the token is refused."""
+    """The hook that all polls of a try share: it reads the connection once, and again when the token is refused."""
 
     def __init__(self, *, file_id: str | int | XComArg, deferrable: bool = DEFERRABLE, **kwargs: Any) -> None:
         for name in ("poke_interval", "timeout"):
@@ -57,16 +57,16 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> str:
-        """Wait, and return the file's id; Airflow handles ``mode`` and the like."""
+        """Wait, and return the file's id. Airflow's base class handles ``mode`` and similar arguments."""
         context = context_or_empty(context)
-        if not context.get("ti"):  # of a unit test: nothing can reschedule it
+        if not context.get("ti"):  # in a unit test, nothing can reschedule the task
             self.mode = "poke"
         self._wait = self._begin_wait()
         with self._open_hook() as self._hook:
             self._push_file_page(context, self._hook, self._wait.file_id)
             try:
                 super().execute(context)
-            except AirflowSensorTimeout:  # it names neither the file nor the service's response
+            except AirflowSensorTimeout:  # its message names neither the file nor the response
                 raise self._wait.timed_out() from None
         return self._wait.file_id
 
@@ -80,7 +80,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         elif datetime.now(UTC) < wait.not_before:
             return False
         elif isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
-            wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info)  # or raise; the pause itself is Airflow's
+            wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info)  # Airflow makes the pause
             return False
         self.log.info("File '%s' is available", wait.file_id)
         return True

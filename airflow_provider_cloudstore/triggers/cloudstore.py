@@ -1,4 +1,4 @@
-"""Waits in the triggerer. A trigger only reads: it restarts with the triggerer, and would resend a POST."""
+"""Waits in the triggerer. The trigger only sends GET requests: it restarts with the triggerer, which would repeat a POST."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class FileAvailableTrigger(BaseTrigger):
     :param file_id: The file.
     :param poll_interval: Seconds between two polls.
     :param timeout: Maximum seconds to wait.
-    :param began: When the wait began, so that it ends on time after a restart: ISO 8601 with a UTC offset.
-    :param not_before: Until when the service asked not to be polled, likewise; empty if it did not ask.
+    :param began: When the wait began (ISO 8601 with a UTC offset), so that it ends on time after a restart.
+    :param not_before: The end of the pause that the service asked for, in the same format; empty if it did not ask for a pause.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class FileAvailableTrigger(BaseTrigger):
         self.not_before = not_before
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """The trigger's path and arguments, which Airflow stores in clear text: they contain no secret."""
+        """Return the trigger's path and arguments. Airflow stores them in clear text, so they contain no secret."""
         names = ("cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began", "not_before")
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Poll until the file is available, the wait is over, or polling cannot help; then send one event."""
+        """Poll until the file is available, the wait is over, or polling again cannot help; then send one event."""
         event: dict[str, Any] = {"status": "available", "file_id": self.file_id}
         try:
             wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.fromisoformat(self.began))
-            # Before the connection is read, so that a triggerer that starts thousands of these is not blocked by all at once.
+            # Sleep before reading the connection: a triggerer that starts thousands of triggers must not read for all at once.
             not_before = datetime.fromisoformat(self.not_before or self.began)
             await asyncio.sleep(wait.first_pause(datetime.now(UTC), not_before))
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
-                while isinstance(polled := await hook.poll_file(wait.file_id), CloudStoreError):  # noqa: ASYNC110  (of a service)
+                while isinstance(polled := await hook.poll_file(wait.file_id), CloudStoreError):  # noqa: ASYNC110  (a remote API)
                     await asyncio.sleep(wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info))
         except CloudStoreError as error:
             event = {"status": "failed", "file_id": self.file_id, "error": error.to_dict()}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import FileWaitTimeoutError
 from airflow_provider_cloudstore.operators.base import FileLink
@@ -67,3 +68,9 @@ def test_an_id_is_encoded_in_the_address_of_its_page(with_pages: Emulator) -> No
     store_file(with_pages, file_id="a/b #1")
     DownloadLinkOperator(task_id="link", file_id="a/b #1").execute(context(pushed))
     assert pushed["file_page"] == "https://files.example.com/#/files/a%2Fb%20%231"
+
+
+@pytest.mark.skipif(AIRFLOW_2, reason="Airflow 2 asks for a link in its webserver")
+def test_a_task_without_a_page_looks_for_no_xcom_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "XCom", None, raising=False)
+    assert FileLink().get_link(RemoteUrlUploadOperator(task_id="t", url="https://h/f"), ti_key=None) == ""
