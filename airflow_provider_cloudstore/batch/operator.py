@@ -201,10 +201,10 @@ def parse_urls(urls: Any) -> list[Any] | None:
         with suppress(ValueError, RecursionError):
             if isinstance(found := json.loads(text), list):
                 return found
-        raise ValueError("urls begins like data, but is no list in JSON: pass upstream.output, or render it with | tojson")
+        raise ValueError("urls looks like JSON, but is not a JSON list: pass upstream.output, or render it with | tojson")
     if is_nothing(text):
         missing = "which is what a template renders when its source is missing"
         raise ValueError(f"urls is {text!r}, {missing}: check that the upstream task ran and returned the value")
     if _SOURCE_URL.search(text):
-        raise ValueError("urls holds a URL, and is no list: pass a list, or the path of a manifest")
+        raise ValueError("urls is a URL, not a list: pass a list, or the path of a manifest")
     return None

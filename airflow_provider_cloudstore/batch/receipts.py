@@ -92,7 +92,7 @@ class Folder:
             reason = error.reason if isinstance(error, InvalidInputError) else stores.permanent_problem(self._path, error)
             if not reason:
                 raise
-            advice = "Fix that, and clear the task: it resumes; if nothing was sent yet, start a new DAG run."
+            advice = "Fix that and clear the task, which then resumes. If nothing was sent yet, start a new DAG run."
             raise _unusable(f"{self._path / name} cannot be used: {reason}", advice) from None
 
     def names(self) -> list[str]:

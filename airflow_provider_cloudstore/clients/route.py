@@ -31,7 +31,7 @@ def environment_proxy(url: str) -> Secret | None:
     try:
         return validate_proxy(proxy) if proxy else None
     except ConfigurationError as error:
-        reason, advice = error.reason, f"{error.advice} To use none, add {host} to NO_PROXY in the environment."
+        reason, advice = error.reason, f"{error.advice} To bypass it, add {host} to NO_PROXY in the environment."
     raise ConfigurationError(f"the proxy that the environment defines {reason}", advice=advice)
 
 

@@ -28,7 +28,6 @@ _WANTED = {  # what a task must raise, and the extra that declares it
     "wrong token": (exceptions.AuthenticationError, "token_refused_pattern"),
 }
 _SOUGHT = {"upload": ["file_id_path"], "link": ["token_path", "download_url_path", "expires_path"]}
-_NO_RESPONSE = Response(0, {}, b"", 0, 0)
 _PAUSE = 1.0  # seconds between two requests for a link of the uploaded file
 _QUERY = re.compile(r"(/[^\s?]*\?)\S+")
 
@@ -38,11 +37,12 @@ class Answer:
 
     def __init__(self, name: str, operation: Operation[Any], settings: Settings, client: BlockingClient) -> None:
         self.name, self.operation, self.settings = name, operation, settings
-        self.outcome = client.send(operation.request(settings), settings.timeout)
+        self.outcome = outcome = client.send(operation.request(settings), settings.timeout)
         self.result: Any = operation.interpret(self.outcome, settings)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
-        outcome = self.outcome
-        self.reading = read(outcome) if isinstance(outcome, Response) else Reading(_NO_RESPONSE, problem="no response")
+        self.reading = Reading(Response(0, {}, b"", 0, 0), problem="no response")
+        if isinstance(outcome, Response):
+            self.reading = read(outcome)
         self.leaves = list(leaves_of(self.reading.problem or self.reading.data))
 
     def secrets(self) -> Iterator[Secret]:
@@ -71,20 +71,17 @@ class Answer:
 
     def _read(self) -> dict[str, Any]:
         """What was read, and what was looked for in vain, by the extra that says where it is."""
-        result = self.result
-        if isinstance(result, RemoteUpload):
+        if isinstance(result := self.result, RemoteUpload):
             return {"file_id_path": result.file_id}
         if isinstance(result, DownloadLink):
             return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
-        read: dict[str, Any] = {}
-        if not self.reading.problem:
-            words = self.reading.words(self.settings.service)
-            if words or not (self.name in _SOUGHT and isinstance(self.error, exceptions.InvalidResponseError)):
-                read["message_path"] = words
-            if self.name in _SOUGHT and isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError)):
-                paths = {extra: getattr(self.settings.service, extra) for extra in _SOUGHT[self.name]}
-                read |= {extra: None for extra, path in paths.items() if not any(path.values_in(self.reading.data))}
-        return read
+        if self.reading.problem:
+            return {}
+        service, data, words = self.settings.service, self.reading.data, self.reading.words(self.settings.service)
+        lacks_result = isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError))
+        sought = _SOUGHT.get(self.name, []) if lacks_result else []
+        missing = {extra: None for extra in sought if not any(getattr(service, extra).values_in(data))}
+        return missing if missing and not words else {"message_path": words, **missing}
 
     def step(self, known: tuple[Secret, ...]) -> dict[str, Any]:
         """What to show of it. Values are cut last: the rest of a secret that is cut in two would not be recognized."""
@@ -100,8 +97,8 @@ class Answer:
         not_found = [f"no {extra.removesuffix('_path')}: extra '{extra}' says where it is" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
-        result = type(self.result).__name__
-        return {"request": request, "status": status, "fields": fields, "not_found": not_found, "outcome": result}
+        outcome = type(self.result).__name__
+        return {"request": request, "status": status, "fields": fields, "not_found": not_found, "outcome": outcome}
 
 
 def _lead_to(paths: Paths, path: str) -> bool:

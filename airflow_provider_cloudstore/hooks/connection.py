@@ -70,7 +70,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
                 "it is not defined, or Airflow cannot parse it",
                 wait="tolerates",  # Airflow's command line rotates a token by deleting and re-adding the connection
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
-                f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with no other keys than those of a connection.",
+                f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with only a connection's keys.",
             )
         extra = read_extra(connection.extra)
         settings = Settings.from_connection(connection, extra)

@@ -37,7 +37,7 @@ def object_path(given: Any, name: str) -> Any:
         getattr(path, "fs", None)
         return path
     raise InvalidInputError(
-        f"{name}: no filesystem for '{scheme}' opens it: check its spelling, or install the Airflow provider that brings one, "
+        f"{name}: no filesystem is installed for '{scheme}': check the spelling, or install the Airflow provider for it, "
         "such as apache-airflow-providers-amazon[s3fs] for s3"
     )
 

@@ -135,8 +135,8 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 "the response has no file id to wait for",
                 operation="remote upload",
                 subject=upload["url"],
-                advice="Set extra 'file_id_path' of the connection to where the response has it. Where the service's queue gives "
-                "none, as that of YetiShare sites, find the file in its folder: see the guide 'Stage into a folder'.",
+                advice="Set extra 'file_id_path' of the connection to where the response has it. If the service's "
+                "queue returns no file id, as on YetiShare sites, look for the file in its folder: see the guide 'Stage files'.",
             )
         wait = FileWait(upload["file_id"], self.poll_interval, self.timeout, datetime.fromisoformat(upload["requested_at"]))
         wait_for(self, hook, wait, deferrable=self.deferrable)

@@ -33,7 +33,7 @@ class CloudStoreRetryPolicy(RetryPolicy):
         if exception.permanent:
             return RetryDecision.fail("the same request would fail again")
         if exception.retry_after:
-            return RetryDecision.retry(timedelta(seconds=exception.retry_after), "the service named this time")
+            return RetryDecision.retry(timedelta(seconds=exception.retry_after), "the service asked to wait this long")
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:

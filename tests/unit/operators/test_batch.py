@@ -161,7 +161,7 @@ def test_a_manifest_that_cannot_be_read_is_refused_by_name_and_nothing_is_sent(
         (Path("receipts"), "relative path"),
         ("", "receipts is empty"),
         (None, "receipts is 'None'"),  # as Airflow renders a template with native types
-        ("nope://b/r", "no filesystem for 'nope' opens it"),
+        ("nope://b/r", "no filesystem is installed for 'nope'"),
     ],
 )
 def test_a_receipts_folder_that_no_worker_would_find_is_refused_and_not_created(
