@@ -211,9 +211,9 @@ class BadRequestError(RequestRejectedError, PermanentError):
 
 
 class AuthenticationError(RequestRejectedError):
-    """The service refused the token (HTTP 401, or words that mean it), and any newer token that the connection has by now.
+    """The service refused the token (HTTP 401, or a message that means it), and a newer token, if the connection has one.
 
-    Airflow's retries apply, because a rotation of the token may be under way.
+    Airflow's retries apply, because a rotation may be under way.
     """
 
     default_wait = "ends"

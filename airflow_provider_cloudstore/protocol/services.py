@@ -44,7 +44,8 @@ class Service:
         IN_DOCUMENT,
         "token place",
         "Token in",
-        "Where the token is sent. header; parameter: a POST's form, a GET's query; document: a POST's header, a GET's query.",
+        "Where the token is sent: header, parameter (a POST's form, a GET's query), or document "
+        "(a POST's header, a GET's query).",
     )
     parameters: Mapping[str, str] = declare(
         {}, "parameters", "Parameters", "Parameters that are added to every call: a JSON object.", is_secret=True
@@ -128,7 +129,7 @@ SERVICES: dict[str, Service] = {
 """The known services, by the name that extra ``service`` takes."""
 
 EXTRAS: dict[str, Extra] = {
-    "service": Extra(API_V2, "service", "Service", f"The row of defaults: {' or '.join(SERVICES)}."),
+    "service": Extra(API_V2, "service", "Service", f"The set of defaults: {' or '.join(SERVICES)}."),
     **extras_of(Service),
     **extras_of(Extras),
 }
