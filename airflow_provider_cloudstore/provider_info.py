@@ -49,6 +49,7 @@ def get_provider_info() -> dict[str, Any]:
         "name": _INTEGRATION,
         "description": "Delete folders, queue remote uploads and create download links in a cloud file storage service.",
         "versions": [__version__],
+        # With a public home, "external-doc-url" of the integration is the address of the documentation.
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
         "operators": _modules("operators.cloudstore", "operators.upload", "batch.operator"),
         "sensors": _modules("sensors.cloudstore"),
