@@ -106,7 +106,12 @@ def parameters(kind: type) -> Iterator[tuple[str, ...]]:
         for name, parameter in parameters_of(one).items():
             if name not in seen:
                 seen.add(name)
-                yield f"`{name}`", type_of(str(parameter.annotation)), default_of(parameter), meanings[f"param {name}"]
+                yield (
+                    f"`{name}`",
+                    type_of(str(parameter.annotation)),
+                    default_of(parameter),
+                    meanings[f"param {name}"].replace(" (templated)", ""),
+                )
 
 
 def parameters_of(kind: Any) -> Mapping[str, inspect.Parameter]:
@@ -147,7 +152,7 @@ def outputs(kind: Any) -> Iterator[str]:
     if key not in ("", "return_value"):
         yield f"- XCom `{key}`: {link}."
     if any(isinstance(one, FileLink) for one in getattr(kind, "operator_extra_links", ())):
-        yield f"- XCom `{XCOM_FILE_PAGE}`: the URL of the file's page, if the connection has extra `file_page_url`."
+        yield f"- XCom `{XCOM_FILE_PAGE}`, with extra `file_page_url`."
 
 
 def operators_page() -> str:
@@ -199,12 +204,14 @@ def errors_page() -> str:
     kinds: list[Any] = [
         kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)
     ]
-    rows = ((f"`{kind.__name__}`", text_of(kind), yes(kind.retried), yes(not kind.permanent)) for kind in kinds)
+    rows = (
+        (f"`{kind.__name__}`", text_of(kind).partition(". ")[0].rstrip("."), yes(kind.retried), yes(not kind.permanent))
+        for kind in kinds
+    )
     head = ("error", "meaning", "retried by the call", "retried by Airflow")
     intro = (
         "Import them from `airflow_provider_cloudstore.exceptions`. A *permanent* error is a `PermanentError`, for which Airflow "
-        "skips its retries. The second line of each message says what to do. [Errors and retries](../operate/retries.md) says "
-        "what each response ends in."
+        "skips its retries. [Errors and retries](../operate/retries.md) says what each response ends in."
     )
     return "\n\n".join(["# Errors", GENERATED, intro, table(head, rows)])
 
@@ -227,21 +234,20 @@ def hooks_page() -> str:
             GENERATED,
             intro,
             "## CloudStoreHook\n\nFrom `airflow_provider_cloudstore.hooks.cloudstore`.",
-            table(("method", "what it does", "raises, for example"), map(callable_row, methods)),
+            table(("method", "what it does"), map(callable_row, methods)),
             twin,
             "## Doctor and receipts",
-            table(("name", "what it does", "raises, for example"), map(callable_row, others)),
+            table(("name", "what it does"), map(callable_row, others)),
         ]
     )
 
 
 def callable_row(documented: Any) -> tuple[str, ...]:
-    """The row of a method, a function or a class: its parameters, what it does, and its first error."""
-    raised = [name.removeprefix("raises ") for name in fields_of(documented) if name.startswith("raises ")]
+    """The row of a method or a function: its parameters, and what it does."""
     given = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature_of(documented)]
     module = "" if inspect.isfunction(documented) and "." in documented.__qualname__ else f"{PUBLIC[documented]}: "
     shown = str(inspect.Signature([one for one in given if one.name not in ("self", "kwargs")]))
-    return f"{module}`{documented.__name__}{shown}`", text_of(documented), ", ".join(f"`{one}`" for one in raised[:1])
+    return f"{module}`{documented.__name__}{shown}`", text_of(documented)
 
 
 def yes(value: bool) -> str:

@@ -27,4 +27,4 @@ def test_a_stale_page_is_named_and_written_anew(
     ]
     reference.main([])
     assert reference.main(["--check"]) == 0
-    assert "Another meaning." in (tmp_path / "errors.md").read_text()
+    assert "Another meaning" in (tmp_path / "errors.md").read_text()
