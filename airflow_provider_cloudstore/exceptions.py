@@ -149,7 +149,7 @@ class RateLimitError(CloudStoreError):
 
 
 class TransientServiceError(CloudStoreError):
-    """The service failed, or the outcome is unknown. Repeating the request is safe, or the caller opted in to it."""
+    """The service failed, or its answer was lost, on a call that may be repeated."""
 
     may_have_effect = True
     retried = True
@@ -158,7 +158,7 @@ class TransientServiceError(CloudStoreError):
 
 
 class OutcomeUnknownError(PermanentError):
-    """An upload may or may not have been queued. It is not resent unless the caller opted in."""
+    """An upload may or may not have been queued, so it is not repeated. The caller can opt in to repeats."""
 
     may_have_effect = True
     hint = (

@@ -194,7 +194,7 @@ def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, 
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
-    """Iterate over the receipts in a folder, latest first: for each task that wrote some, the last one of each URL.
+    """Iterate over the receipts in a folder, newest first: the last receipt of each URL, once for each task that wrote receipts.
 
     The outcomes are streamed: memory grows by about 120 bytes per URL. While a batch runs, the outcomes are those so far.
 

@@ -44,8 +44,8 @@ class Service:
         IN_DOCUMENT,
         "token place",
         "Token in",
-        "Where the token is sent: header, parameter (a POST's form, a GET's query), or document "
-        "(a POST's header, a GET's query).",
+        "Where the token is sent: header; parameter, in a POST's form and a GET's query; or document, in a POST's header and a "
+        "GET's query, as the API document has it.",
     )
     parameters: Mapping[str, str] = declare(
         {}, "parameters", "Parameters", "Parameters that are added to every call: a JSON object.", is_secret=True
@@ -61,8 +61,8 @@ class Service:
         {},
         "conditions",
         "Success when",
-        "The condition that a JSON response meets if it is a success, and only then: path=value, path or !path, joined with & "
-        "and |. For a condition per call, a JSON object with the keys delete, upload and link.",
+        "A condition that every success meets, and no error: path=value (equal), path (present, not empty) or !path (absent or "
+        "empty), joined with & and |. For a condition per call, a JSON object with the keys delete, upload and link.",
     )
     message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the service's words in an error.")
     file_id_path: Paths = declare(
