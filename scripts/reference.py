@@ -220,11 +220,11 @@ def hooks_page() -> str:
     """The page of the hooks, and of the functions that are public."""
     methods = [getattr(CloudStoreHook, name) for name in HOOK_METHODS]
     intro = (
-        "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). Return a field such "
-        "as `result.file_id`, or `result.to_dict()`, from a `@task`. A hook takes `cloudstore_conn_id`."
+        "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). From a `@task`, "
+        "return a field such as `result.file_id`, or `result.to_dict()`. A hook takes `cloudstore_conn_id`."
     )
     twin = (
-        "## CloudStoreAsyncHook\n\nIt has the same methods as coroutines, without `download`, `get_conn` and `test_connection`. "
+        "## CloudStoreAsyncHook\n\nIt has these methods as coroutines, except `download`, `get_conn` and `test_connection`. "
         "Use it with `async with`."
     )
     others = [diagnose, read_receipts, write_failed]

@@ -194,7 +194,7 @@ def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, 
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
-    """Iterate over the receipts in a folder, newest first: the last receipt of each URL, once for each task that wrote receipts.
+    """Iterate over the receipts in a folder, newest first: of each task that wrote there, the last receipt of each URL.
 
     The outcomes are streamed: memory grows by about 120 bytes per URL. While a batch runs, the outcomes are those so far.
 
@@ -212,7 +212,7 @@ def write_failed(
     *,
     url_column: str = "url",
 ) -> int:
-    """Write a manifest of the lines that failed, so that you can correct and resend them; it includes malformed lines.
+    """Write a manifest of the lines that failed, malformed ones included, so that you can correct and resend them.
 
     The lines are unchanged, with the manifest's header, uncompressed and in UTF-8; a URL that it lists twice is written once.
     Lines that were not sent are left out, because clearing the task sends them. The target is complete or absent.

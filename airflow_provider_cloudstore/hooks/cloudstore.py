@@ -166,7 +166,7 @@ class CloudStoreHook(BaseHook):
     def download(
         self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
     ) -> DownloadedFile:
-        """Download a file; a broken download resumes with a new link. The link never leaves this process.
+        """Download a file; a broken download resumes with a new link, which never leaves this process.
 
         The target is complete or absent: a failed or killed download leaves it unchanged. The download URL is taken from the
         service's response, or else from the connection's extra ``download_url``.
@@ -205,7 +205,7 @@ class CloudStoreHook(BaseHook):
         return link
 
     def test_connection(self) -> tuple[bool, str]:
-        """Test the token with one request, within the timeout: ask for a download link of a file that does not exist.
+        """Test the token with one request, within the timeout: ask for a link to a file that does not exist.
 
         The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """

@@ -58,5 +58,5 @@ class Extras:
         "",
         "page URL",
         "File page URL",
-        "URL of a file's page, with {file_id} in the id's place. Tasks get a link File to it.",
+        "URL of a file's page, with {file_id} in the id's place. Airflow's UI links to it as File.",
     )

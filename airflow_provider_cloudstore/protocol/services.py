@@ -44,8 +44,8 @@ class Service:
         IN_DOCUMENT,
         "token place",
         "Token in",
-        "Where the token is sent: header; parameter, in a POST's form and a GET's query; or document, in a POST's header and a "
-        "GET's query, as the API document has it.",
+        "Where the token is sent: header; parameter (a POST's form, a GET's query); or document (a POST's header, a GET's "
+        "query), as in the API document.",
     )
     parameters: Mapping[str, str] = declare(
         {}, "parameters", "Parameters", "Parameters that are added to every call: a JSON object.", is_secret=True
@@ -61,10 +61,10 @@ class Service:
         {},
         "conditions",
         "Success when",
-        "A condition that every success meets, and no error: path=value (equal), path (present, not empty) or !path (absent or "
-        "empty), joined with & and |. For a condition per call, a JSON object with the keys delete, upload and link.",
+        "A condition that is true of successes only: path=value (equal), path (present, not empty) or !path (absent or empty), "
+        "joined with & and |. Per call: a JSON object with the keys delete, upload and link.",
     )
-    message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the service's words in an error.")
+    message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the message in an error.")
     file_id_path: Paths = declare(
         Paths.parse("file_id|data.file_id"), "paths", "File id path", "The path of the file's id in an upload's response."
     )
@@ -87,16 +87,16 @@ class Service:
         "The path of the token's expiry in a link's response: a date, or seconds.",
     )
     not_found_pattern: re.Pattern[str] | None = declare(
-        None, "pattern", "Not-found pattern", 'A regular expression, without case. An error that it matches means "not found".'
+        None, "pattern", "Not-found pattern", 'A case-insensitive regular expression. Errors that match count as "not found".'
     )
     token_refused_pattern: re.Pattern[str] | None = declare(
-        None, "pattern", "Token-refused pattern", "A regular expression, without case. An error that it matches means HTTP 401."
+        None, "pattern", "Token-refused pattern", "A case-insensitive regular expression. Errors that match count as HTTP 401."
     )
     download_url: str = declare(
         "",
         "download URL",
         "Download URL",
-        "The URL to download from, with {token} in the token's place, if no response has a URL.",
+        "The URL to download from if responses have none, with {token} in the token's place.",
     )
     needs_file_id: bool = field(default=False)
     """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""

@@ -193,7 +193,7 @@ UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
     "connect timeout": lambda emulator, dead, _: settings(f"http://127.0.0.1:{dead}", max_attempts=ATTEMPTS, timeout=0.2),
     "TLS": lambda emulator, *_: settings(emulator.url.replace("http:", "https:"), max_attempts=ATTEMPTS),
     "proxy": lambda *_: settings(TLS_HOST, max_attempts=ATTEMPTS, proxy=Secret(NOWHERE)),
-    "407 from a proxy to CONNECT": lambda emulator, _, proxy: settings(TLS_HOST, proxy=Secret(f"http://127.0.0.1:{proxy}")),
+    "a proxy's 407 to CONNECT": lambda emulator, _, proxy: settings(TLS_HOST, proxy=Secret(f"http://127.0.0.1:{proxy}")),
 }
 """Settings with which no request reaches the service, for each cause in the table."""
 
