@@ -221,10 +221,10 @@ def hooks_page() -> str:
     methods = [getattr(CloudStoreHook, name) for name in HOOK_METHODS]
     intro = (
         "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). From a `@task`, "
-        "return a field such as `result.file_id`, or `result.to_dict()`. A hook takes `cloudstore_conn_id`."
+        "return `result.to_dict()`, or a field such as `result.file_id`. A hook takes `cloudstore_conn_id`."
     )
     twin = (
-        "## CloudStoreAsyncHook\n\nIt has these methods as coroutines, except `download`, `get_conn` and `test_connection`. "
+        "## CloudStoreAsyncHook\n\nIt has the methods above as coroutines, except `download`, `get_conn` and `test_connection`. "
         "Use it with `async with`."
     )
     others = [diagnose, read_receipts, write_failed]

@@ -42,11 +42,6 @@ def test_both_ways_to_wait_wait_on_the_worker_and_in_the_triggerer(emulator: Emu
     assert run.tasks == {"file_available": "success", "link": "success"}, str(run)
 
 
-def test_the_first_pages_upload_waits(emulator: Emulator) -> None:
-    succeed(dag_of("index.md-0", inside_a_dag("index.md-0")))
-    assert [one["state"] for one in emulator.state()["files"]] == ["stored"]
-
-
 def test_many_files_are_shared(emulator: Emulator) -> None:
     urls = [emulator.serve(str(number).encode(), f"part-{number}.csv") for number in range(3)]
     run = succeed(dag_of("upload-and-share.md-1", inside_a_dag("upload-and-share.md-1", f"urls = {urls}\n")))
@@ -57,7 +52,6 @@ def test_many_files_are_shared(emulator: Emulator) -> None:
 def test_a_download_waits_for_the_file_and_returns_its_path(emulator: Emulator, tmp_path: Path) -> None:
     code = code_of("download.md-0").replace("s3://aws_default@bucket/incoming", str(tmp_path))
     before = f"upload = RemoteUrlUploadOperator(task_id='upload', url={emulator.serve(b'hello')!r})\n"
-    before += "@task\ndef use(file):\n    return open(file['path']).read()\n\n\n"
     head = IMPORTS + 'with DAG("block", schedule=None, start_date=datetime(2026, 1, 1), params={"sha256": ""}) as dag:\n'
     run = succeed(dag_of("download.md-0", head + textwrap.indent(before + code, "    ")))
-    assert run.values["use"] == "hello"
+    assert Path(run.values["download"]["path"]).read_text() == "hello"
