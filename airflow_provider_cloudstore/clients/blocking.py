@@ -46,7 +46,7 @@ _is_sending = ContextVar("_is_sending", default=False)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param reload: reads the settings again, given the token that the service refused; it is also called if there is no token yet.
+    :param reload: reads the settings again, given the token that the service refused.
     :ivar settings: the connection's settings as last read.
     :raises ConfigurationError: if the certificates cannot be read.
     """
@@ -79,9 +79,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
-        if self.settings.lacks_token:
-            self.settings = self._reload(self.settings.access_token)
-        attempts = Attempts(max_attempts or self.settings.max_attempts, renewals=self.settings.renewals)
+        attempts = Attempts(max_attempts or self.settings.max_attempts)
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
@@ -93,7 +91,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             time.sleep(pause)
             if attempts.needs_token(outcome) and not self.has_new_token(used):
                 raise outcome
-            attempts = attempts.after(outcome, used.access_token)
+            attempts = attempts.after(outcome)
 
     def has_new_token(self, refused: Settings) -> bool:
         """Return whether there is a token other than the refused one; read the connection again unless another call has."""
@@ -236,7 +234,7 @@ class _Session(requests.Session):
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         """Send a request through the proxy for its URL, unless the caller names another proxy."""
         settings = self._settings
-        proxy = environment_proxy(str(request.url)) if settings.proxy_is_inherited else settings.proxy
+        proxy = settings.proxy or environment_proxy(str(request.url))
         if proxy and not kwargs.get("proxies"):
             kwargs["proxies"] = {"all": proxy.reveal()}
         token = _is_sending.set(True)

@@ -96,7 +96,7 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self.settings, self.read_settings)
+            self._client = BlockingClient(self._with_token(self.settings), self.read_settings)
         return self._client
 
     @property
@@ -231,7 +231,10 @@ class CloudStoreHook(BaseHook):
         :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
-        self._settings = with_token(self._read_connection(), refused)
+        return self._with_token(self._read_connection(), refused)
+
+    def _with_token(self, settings: Settings, refused: Secret | None = None) -> Settings:
+        self._settings = with_token(settings, refused)
         mask(self._settings.secrets)
         return self._settings
 

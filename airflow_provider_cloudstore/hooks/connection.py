@@ -74,10 +74,6 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
             )
         extra = read_extra(connection.extra)
         settings = Settings.from_connection(connection, extra)
-        if not settings.proxy:
-            from airflow_provider_cloudstore.clients.route import environment_proxy
-
-            settings = replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
         return replace(settings, conn_id=conn_id), warnings_about(
             connection.conn_type, extra, None if settings.keys else connection.login
         )

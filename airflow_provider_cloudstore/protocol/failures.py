@@ -66,7 +66,7 @@ def error_of(
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
         reason += f" ({connection}at {settings.route})"
-    secrets = operation.secrets_of_call(settings, attempts)
+    secrets = (*settings.secrets, *operation.secrets)
     return kind(
         redact(f"{reason}: {details}".rstrip(". ") if details else reason, secrets),
         operation=operation.name,
