@@ -158,7 +158,6 @@ def _new_http(**connections: Any) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, **connections),
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
     )
 
 

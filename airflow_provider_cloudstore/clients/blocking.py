@@ -33,8 +33,7 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 T = TypeVar("T")
 
 _FAILURES = (OSError, urllib3.exceptions.HTTPError)  # requests and urllib3 raise only these; others are mistakes in a mock
-CHUNK = 256 * 1024
-"""Maximum number of bytes of a body that are read at once."""
+_CHUNK = 256 * 1024  # maximum number of bytes of a body that are read at once
 _NEVER_SENT = (
     urllib3.exceptions.ConnectTimeoutError,  # covers a refused connection and an unknown host name, too
     requests.ConnectTimeout,
@@ -111,7 +110,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if isinstance(head, TransportFailure):
                 return head
             body, ends_at = bytearray(), time.monotonic() + limit
-            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(CHUNK)):
+            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(decoded=True)):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
@@ -165,13 +164,16 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
 
-    def read(self, maximum: int) -> bytes | TransportFailure:
-        """Read the next bytes of the body as they arrive, at most ``maximum``; at its end, return empty bytes."""
+    def read(self, *, decoded: bool) -> bytes | TransportFailure:
+        """Read the next bytes of the body as they arrive; at its end, return empty bytes.
+
+        :param decoded: whether to undo the content coding (gzip).
+        """
         try:
             if isinstance(self._body, urllib3.BaseHTTPResponse):
-                # `read` would wait for `maximum` bytes, and lose those it has if the connection broke.
-                return self._body.read1(maximum, decode_content=False)
-            return bytes(self._body.read(maximum))
+                # `read` would wait for that many bytes, and lose those it has if the connection broke.
+                return self._body.read1(_CHUNK, decode_content=decoded)
+            return bytes(self._body.read(_CHUNK))
         except _FAILURES as error:
             return may_have_been_sent(error, self._limit)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
-from airflow_provider_cloudstore.clients.blocking import CHUNK, BlockingClient, Exchange
+from airflow_provider_cloudstore.clients.blocking import BlockingClient, Exchange
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import Download
@@ -53,5 +53,5 @@ def _attempt(client: BlockingClient, download: Download, file: BinaryIO, link: D
                 continue
             file.truncate(download.position)
             file.seek(download.position)
-            while piece := download.accept_body(exchange.read(CHUNK)):
+            while piece := download.accept_body(exchange.read(decoded=False)):
                 file.write(piece)

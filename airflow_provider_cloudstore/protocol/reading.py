@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
 PAGE_TYPES = ("text/html", "application/xhtml")
-_CODINGS = ("gzip", "x-gzip", "deflate")
-_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # IANA registers no others
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
-_UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 _STATED = (401, 403, 404, 410, 429, *range(500, 600))
@@ -106,11 +102,12 @@ class Reading:
 
 
 def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
-    """Decode the content coding (RFC 9110 section 8.4) of a response's body, and parse the body."""
-    raw, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
-    text = raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
-    if problem or not text:
-        return Reading(response, None, problem, secrets)
+    """Parse the body of a response."""
+    if len(response.body) > MAX_BODY_BYTES:
+        return Reading(response, None, "a body of more than 1 MiB, which was cut off", secrets)
+    text = response.body.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+    if not text:
+        return Reading(response, None, "", secrets)
     with suppress(ValueError, RecursionError):
         return Reading(response, _json.decode(text), "", secrets)
     return Reading(response, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
@@ -125,23 +122,6 @@ def _problem_of(text: str, content_type: str) -> str:
     if _BINARY.search(text):
         return "a body that is neither JSON nor text"
     return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
-
-
-def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
-    """Return the decoded body, and what is wrong with it. An unknown content coding is ignored if the body is readable."""
-    if coding in ("", "identity") or not body:
-        is_readable = True
-    elif any(name.strip() in _CODINGS for name in coding.split(",")):
-        # The clients do not decode it, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
-        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects gzip and zlib
-        with suppress(zlib.error):
-            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
-        is_readable = inflater.eof or len(body) > MAX_BODY_BYTES
-    else:
-        is_readable = not (coding in _OTHER_CODINGS or _UNREADABLE.search(body.decode("utf-8", "replace")))
-    if not is_readable:
-        return b"", "a body in an unknown content coding, or damaged"
-    return body, "a body of more than 1 MiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
 
 
 def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
