@@ -10,7 +10,6 @@ text from the service cannot end a line of a log and forge the next line.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -46,7 +45,7 @@ class CloudStoreError(AirflowException):
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
     :param message: the service's message, without secrets; empty if the response had no message or was a web page.
-    :param advice: what to do, if the hint of the error's class does not say it.
+    :param advice: what to do; by default, the hint of the error's class.
     :param ended_by: why a batch ended early; empty for any other error.
     :param wait: what a wait does after this error; by default, what the error's class says.
     """
@@ -62,9 +61,7 @@ class CloudStoreError(AirflowException):
     default_wait: ClassVar[Wait] = "ends"
     """What a wait for a file does after the error, unless :attr:`wait` says otherwise."""
     hint: ClassVar[str] = ""
-    """What to do about the error."""
-    hints: ClassVar[Mapping[str, str]] = {}
-    """Hints by the value of :attr:`ended_by`, for the cases that :attr:`hint` does not fit."""
+    """What to do about the error, unless :attr:`advice` says otherwise."""
 
     reason: str
     _: KW_ONLY
@@ -79,6 +76,7 @@ class CloudStoreError(AirflowException):
     wait: Wait | None = None
 
     def __post_init__(self) -> None:
+        self.advice = self.advice or self.hint
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(getattr(self, part)))
         self.wait = self.wait or self.default_wait
@@ -88,14 +86,9 @@ class CloudStoreError(AirflowException):
         about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         pause = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
-        todo = f"\n{self.what_to_do}" if self.what_to_do else ""
+        todo = f"\n{self.advice}" if self.advice else ""
         unsent = "" if self.sent else "; nothing was sent"
         return f"{about + ': ' if about else ''}{self.reason}{tries}{pause}{unsent}.{todo}"
-
-    @property
-    def what_to_do(self) -> str:
-        """The advice if there is any, or else the hint."""
-        return self.advice or self.hints.get(self.ended_by, self.hint)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data, for a trigger's event. A user's subclass becomes its nearest base class here."""
@@ -248,9 +241,6 @@ class FileWaitTimeoutError(PermanentError, AirflowSensorTimeout):
     hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
 
 
-_RESUMES = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
-
-
 class BatchInterruptedError(CloudStoreError):
     """A batch ended early, and a retry resumes it.
 
@@ -259,14 +249,7 @@ class BatchInterruptedError(CloudStoreError):
     (the manifest could not be copied, or the receipts could not be read or written), or ``superseded`` (a newer try took over).
     """
 
-    hint = _RESUMES
-    hints: ClassVar[Mapping[str, str]] = {
-        "service": f"Check the connection's host, and ask whoever runs the service if this persists. {_RESUMES}",
-        "rate_limit": f"Lower requests_per_second or max_concurrency, or ask whoever runs the service for its limit. {_RESUMES}",
-        "token": f"Set the connection's password to a valid access token. {_RESUMES}",
-        "store": f"Nothing is sent that cannot be recorded. {_RESUMES}",
-        "superseded": "Another try of this task has taken over; this one has stopped sending.",
-    }
+    hint = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
 
 
 class BatchStoppedError(PermanentError):
@@ -276,10 +259,7 @@ class BatchStoppedError(PermanentError):
     receipts are damaged or missing, or cannot be written).
     """
 
-    hint = "Fix the cause, then clear the task: it resumes."
-    hints: ClassVar[Mapping[str, str]] = {
-        "refused": "Correct the manifest or the connection, then clear the task: it resumes.",
-    }
+    hint = "Correct the manifest, the connection or the receipts, then clear the task: it resumes."
 
 
 class BatchFailedError(PermanentError):

@@ -114,9 +114,11 @@ class Throttle:
 
 def _interrupted(reason: str, error: CloudStoreError, ended_by: str) -> exceptions.BatchInterruptedError:
     """Build the error with which Airflow retries the batch, whatever the last failure was."""
-    return exceptions.BatchInterruptedError(
+    kind = exceptions.BatchInterruptedError
+    return kind(
         reason,
         operation="batch upload",
+        advice=f"{error.hint} {kind.hint}",
         status=error.status,
         retry_after=error.retry_after,
         message=error.message,

@@ -70,10 +70,9 @@ def test_what_may_have_had_an_effect_was_sent_and_a_wait_ends_where_a_task_does(
     assert not kind.permanent or kind("x").wait != "goes on"
 
 
-def test_a_hint_is_of_the_error_its_cause_or_its_class() -> None:
+def test_a_hint_is_of_the_error_or_its_class() -> None:
     assert str(exceptions.NotFoundError("HTTP 404", advice="Ask Ada.")) == "HTTP 404.\nAsk Ada."
     assert "ask whoever runs the service" in str(exceptions.TransientServiceError("x", operation="remote upload"))
-    assert "max_concurrency" in str(exceptions.BatchInterruptedError("x", operation="batch upload", ended_by="rate_limit"))
 
 
 # What a terminal or a log interprets: line breaks of every kind, escapes of a terminal, and what reverses the order of text.
