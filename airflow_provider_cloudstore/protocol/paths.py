@@ -10,12 +10,13 @@ exists, and is not empty, null or false) or ``!path``; ``&`` joins tests that mu
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_NEGLIGIBLE = ("", "null", "false", "none")
+_NEGLIGIBLE = ("", "null", "false")
 _KEY = re.compile(r"[\w@#+-]+")  # a key with other characters is written as a JSON Pointer
 _POSITION = re.compile("[0-9]{1,6}")
 
@@ -140,6 +141,4 @@ def _parse_test(text: str) -> _Test:
 
 
 def _as_text(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value).strip().casefold()
+    return (value if isinstance(value, str) else json.dumps(value)).strip().casefold()
