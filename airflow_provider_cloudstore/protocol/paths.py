@@ -41,9 +41,6 @@ class Paths:
             )
         return cls(found)
 
-    def __str__(self) -> str:
-        return "|".join(_written(keys) for keys in self.alternatives)
-
     def values_in(self, data: Any) -> Iterator[Any]:
         """Yield the value of each path that leads to a value."""
         for keys in self.alternatives:
@@ -59,12 +56,6 @@ def _keys(path: str) -> tuple[str, ...]:
         keys = tuple(key.strip() for key in path.split("."))
         return keys if all(map(_KEY.fullmatch, keys)) else ()
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/"))
-
-
-def _written(keys: tuple[str, ...]) -> str:
-    if not all(map(_KEY.fullmatch, keys)):
-        return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
-    return ".".join(keys)
 
 
 def _child(value: Any, key: str) -> Any:
@@ -84,10 +75,10 @@ def plain(key: str) -> str:
 
 
 def leaves_of(data: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield each value in parsed JSON that contains no other value, with its path as it is written in an extra."""
+    """Yield each value in parsed JSON that contains no other value, with its keys joined by dots."""
     children = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     if not children:
-        yield _written(keys), data
+        yield ".".join(keys), data
     for key, value in children:
         yield from leaves_of(value, (*keys, str(key)))
 

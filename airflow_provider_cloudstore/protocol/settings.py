@@ -51,8 +51,8 @@ class Settings(Extras):
     def from_connection(cls, connection: Any, extra: Mapping[str, Any]) -> Self:
         """Read the fields of an Airflow connection, and its extra.
 
-        The scheme is that of the host, or else the schema, or else the connection's type if it is ``http``, as in a URI, or else
-        ``https``. Port 0, which a form may send, counts as a missing port.
+        The host has the scheme, which a schema may only repeat. Without one, it is that of a connection of type ``http``, as in a
+        URI, or else ``https``. Port 0, which a form may send, counts as a missing port.
 
         :raises ConfigurationError: if a field is invalid, or an extra is a misspelling of ``protected_folder_ids``.
         """
@@ -118,14 +118,11 @@ def read_extra(text: Any) -> dict[str, Any]:
 
 
 def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
-    host, schema = str(connection.host or "").strip(), str(connection.schema or "").lower()
+    host = str(connection.host or "").strip()
     if not host:
         raise ConfigurationError("the connection has no host", advice=_HOST_ADVICE)
-    if schema not in ("", "http", "https"):
-        raise ConfigurationError("the connection's schema (in a URI, the path) is not http or https", advice=_HOST_ADVICE)
     if "://" not in host:
-        by_type = "http" if str(connection.conn_type).lower() == "http" else "https"
-        host = f"{schema or by_type}://{host}"
+        host = f"{'http' if str(connection.conn_type).lower() == 'http' else 'https'}://{host}"
     try:
         parts = split_url(host)
         netloc = f"{parts.netloc}:{connection.port}" if connection.port and parts.port is None else parts.netloc
@@ -133,8 +130,8 @@ def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
         problem = url_problem(url, allow_http=allow_http)
         if parts.query or parts.fragment:
             problem = "contains a query or a fragment"
-        elif schema not in ("", parts.scheme):
-            problem = f"contradicts its schema '{schema}'"
+        elif str(connection.schema or "").lower() not in ("", parts.scheme):
+            problem = "contradicts the connection's schema (in a URI, the path)"
     except AmbiguousUrlError as error:
         problem = str(error)
     if problem:
@@ -199,7 +196,7 @@ def validate_proxy(value: Any) -> Secret:
     text = str(value).strip()
     parts = split_url(text if "://" in text else f"http://{text}")
     if parts.scheme not in ("http", "https") or parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("is not a scheme (http or https), a host and a port alone")
+        raise ValueError("must be http or https with a host and a port, without a path or a query")
     return Secret(parts.geturl())
 
 
@@ -216,8 +213,6 @@ def _parameters(value: Any) -> dict[str, str]:
     value = _from_json(value)
     if not isinstance(value, dict) or not all(isinstance(text, (str, int)) and name for name, text in value.items()):
         raise ValueError('must be a JSON object of texts, such as {"account_id": "158642"}')
-    if "access_token" in value:
-        raise ValueError("must not have access_token: that is the connection's password")
     return {name: str(text) for name, text in value.items()}
 
 

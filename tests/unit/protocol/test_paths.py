@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.paths import Condition, Paths, leaves_of
+from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 
 DATA = {
     "a": {"b": "t"},
@@ -12,7 +12,6 @@ DATA = {
     "fileId": 7,
     "@odata.url": "o",
     "a/b": {"~": "p"},
-    "$id": 9,
     "nothing": None,
     "0": "z",
 }
@@ -44,15 +43,6 @@ def test_a_key_that_is_there_exactly_wins_over_one_that_is_alike() -> None:
 def test_what_is_no_path_is_refused(path: Any) -> None:
     with pytest.raises(ValueError, match="joined by dots"):
         Paths.parse(path)
-
-
-def test_the_leaves_of_a_response_have_the_paths_that_an_extra_takes() -> None:
-    leaves = dict(leaves_of(DATA))
-    assert leaves == {
-        "a.b": "t", "list.0": {}, "list.1.x": "u", "fileId": 7, "/@odata.url": "o", "/a~1b/~0": "p", "/$id": 9, "nothing": None,
-        "0": "z",
-    }  # fmt: skip
-    assert [next(Paths.parse(path).values_in(DATA), None) for path in leaves] == list(leaves.values())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ SERIALIZER_KEYS = ["__id__", "__classname__", "__version__", "__data__", "__type
 
 
 def through_airflow(value: Any) -> list[Any]:
-    """``value`` as each way of the installed Airflow gives it back: the XCom's serializer, and that of a deferral."""
+    """``value`` as each way of the installed Airflow gives it back: the XCom's serializer, a deferral, and the supervisor."""
     from airflow.serialization.serialized_objects import BaseSerialization
 
     try:
@@ -25,15 +26,11 @@ def through_airflow(value: Any) -> list[Any]:
     except ModuleNotFoundError:  # before 3.2
         serde = importlib.import_module("airflow.serialization.serde")
     xcom = serde.deserialize(json.loads(json.dumps(serde.serialize(value), allow_nan=False)))
-    deferral = BaseSerialization.deserialize(
-        json.loads(json.dumps(BaseSerialization.serialize({"event": value}), allow_nan=False))
-    )
-    returned = [xcom, deferral["event"]]
-    try:
-        import msgspec
-    except ImportError:  # Airflow 2 has no supervisor to talk to
-        return returned
-    return [*returned, msgspec.msgpack.decode(msgspec.msgpack.encode(value))]
+    event = BaseSerialization.deserialize(json.loads(json.dumps(BaseSerialization.serialize({"event": value}), allow_nan=False)))
+    with suppress(ImportError):  # Airflow 2 has no supervisor to talk to
+        msgspec = importlib.import_module("msgspec")
+        return [xcom, event["event"], msgspec.msgpack.decode(msgspec.msgpack.encode(value))]
+    return [xcom, event["event"]]
 
 
 scalars = st.one_of(

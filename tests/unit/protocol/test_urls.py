@@ -24,6 +24,7 @@ AT_SIGN, HOST_OR_PORT = "an '@' after what may be user info", "no valid host, or
         ("https://user:hunter2@a:b:1/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@[bad/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@a%2eb/x", HOST_OR_PORT, MASK),
+        ("https://user%3Ahunter2%40host/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@a..b/x", HOST_OR_PORT, MASK),
         (f"https://{'a' * 64}.example/x", HOST_OR_PORT, MASK),
         ("https://files.example.com:0/x", HOST_OR_PORT, MASK),
