@@ -23,6 +23,7 @@ from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_u
 _NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "nat", "<na>", "[]", "{}"})
 # The text of a dict, a list or a tuple, of the return values of a mapped task, of another object with data, or of True.
 _DATA = re.compile(r"""\[.*\]|[{(].*['":,].*[})]|\w+\([\[{<].*\)|<.*>|[Tt]rue""", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}", re.DOTALL)
 # Line breaks and other control characters, including bidirectional controls, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -60,7 +61,7 @@ def validate_text(value: Any, field: str) -> str:
     """Return ``value`` as a stripped string. This is the guard of every templated id, URL and path.
 
     :raises InvalidInputError: if :func:`text_of` refuses the value; if it is what a template renders when its source is missing,
-        or the text of a list or a dict; or if it contains a control character. A printed float is accepted, because
+        or the text of a list or a dict; or if it contains a template or a control character. A printed float is accepted, because
         it may be an id, such as ``2024.01``. The message does not repeat text that may be a URL.
     """
     text = "None" if value is None else text_of(value)
@@ -75,6 +76,11 @@ def validate_text(value: Any, field: str) -> str:
         )
     if _DATA.fullmatch(text):
         raise InvalidInputError(f"{field} is the text of a list, a dict or another value", advice=_advice(field))
+    if _TEMPLATE.search(text):
+        raise InvalidInputError(
+            f"{field} is a template that was not rendered",
+            advice="Pass it as a template field. Write braces that belong to a URL as %7B and %7D.",
+        )
     if _CONTROLS.search(text):
         raise InvalidInputError(f"{field} contains a line break or control character, or is not valid Unicode")
     return text

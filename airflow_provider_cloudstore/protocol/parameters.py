@@ -46,11 +46,9 @@ def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) ->
 def _other_parameter(name: str) -> Parameter:
     def validate(value: Any, _: Settings) -> str:
         text = guards.text_of(value)
-        if text is None:
-            reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
+        if text is None or not _is_text(text):
+            reason = f"parameter {name!r} must be an integer or a text in valid Unicode, not {type(value).__name__}"
             raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-        if not _is_text(text):
-            raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
         return text
 
     return Parameter(name, validate)

@@ -56,13 +56,14 @@ def broken(draw: st.DrawFn) -> bytes:
 
 
 deep = st.integers(1, 30_000).map(lambda depth: b'[{"a":' * (depth // 6))
+numbers = st.sampled_from([4_301, 65_000]).map(lambda digits: b'{"token": ' + b"9" * digits + b"}")
 words = st.builds(
     lambda before, secret, after: f"{before}{secret}{after}".encode("utf-8", "replace"),
     st.text(max_size=30),
     st.sampled_from([*PLANTED, json.dumps(TOKEN)[1:-1]]),
     st.text(max_size=30),
 )
-bodies = st.one_of(json_bodies, json_bodies, broken(), words, deep, st.binary(max_size=2_000), st.just(b""))
+bodies = st.one_of(json_bodies, json_bodies, broken(), words, deep, numbers, st.binary(max_size=2_000), st.just(b""))
 header_values = st.one_of(
     st.text(max_size=60), st.just("text/html"), st.datetimes().map("{:%a, %d %b %Y %H:%M:%S} GMT".format), st.floats().map(str)
 )

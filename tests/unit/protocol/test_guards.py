@@ -72,6 +72,7 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
         *[(value, type(value).__name__) for value in (True, 1.5, 2.0, b"f1", ["https://u:hunter2@h/x"])],
         pytest.param(10**5000, "int", id="too long"),
         *[(Decimal(text), "Decimal") for text in ("42.0", "1E+3", "NaN")],
+        *[(value, "not rendered") for value in ("{{ x }}", "https://h/{{ x\n}}?a=1", "https://h/{%- x -%}")],
         *[(f"a{control}b", "line break or control") for control in "\n\x7f\u2028\u202e\ud800"],
     ],
 )  # fmt: skip
@@ -91,6 +92,12 @@ def test_what_holds_more_than_an_id_is_refused_with_what_to_pass_instead(operati
         operation(settings(), value)
     assert "key='upload')['file_id']" in refused.value.what_to_do
     assert f"expand({field}=...)" in refused.value.what_to_do
+
+
+@pytest.mark.parametrize("query", ["{%22a%22:{%22b%22:5%25}}", "}}{{", "{%{{", '{"a":{"b":1}}'])
+def test_braces_in_a_source_url_that_close_no_template_are_sent(query: str) -> None:
+    url = f"https://h/f?filter={query}"
+    assert UploadFromUrl(settings(), url).subject == url
 
 
 class Number:

@@ -60,7 +60,7 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
     ],
 )
 def test_a_condition_says_what_is_there_what_is_not_and_what_has_a_value(condition: str, holds: bool) -> None:
-    inner = {"id": "x", "none": None, "empty": [], "gone": False}
+    inner: dict[str, Any] = {"id": "x", "none": None, "empty": [], "gone": False}
     data = {"status": "ok", "code": 0, "done": True, "words": "a = b", "data": inner}
     assert Condition.parse(condition).holds(data) is holds
 

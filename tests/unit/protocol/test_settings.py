@@ -145,7 +145,7 @@ def test_a_misspelling_of_protected_folder_ids_is_refused(name: str) -> None:
     with pytest.raises(
         ConfigurationError, match=f"^extra '{name}' of the connection is unknown, and resembles 'protected_folder"
     ):
-        read(**{name: ["x"]})
+        read(**{name: "x"})
 
 
 @pytest.mark.parametrize("name", ["extra__http__scheme", "do_not_delete", "timeuot", "region"])
