@@ -15,7 +15,7 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from tests.support import examples, settings
 
