@@ -5,17 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 _LOCAL = ("", "file", "local")
-_TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # an upload to these is invisible until it is committed
-# Here, a file written in a single request appears when it is complete, and a folder is a name prefix that needs no creation.
-_OBJECT_STORES = (*_TRANSACTIONAL, "abfs", "abfss", "adl", "oss", "memory")
+# Here, a file appears when it is complete, and a folder is a name prefix that needs no creation.
+_OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
 _MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second error is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # fsync, by a mounted share
@@ -69,110 +69,69 @@ def replace_file(path: Any, content: bytes) -> None:
 
 
 @contextmanager
-def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_CommittedFile]:
+def atomic_write(path: Any) -> Iterator[BinaryIO]:
     """Open a file that appears at its path only if the block ends without an error; otherwise, the path stays unchanged.
 
-    :param tries: the names of the writing task's tries, up to the running try, whose name the part file gets. Part files of
-        earlier tries are removed, so that an earlier try that still runs fails when it completes its part.
+    The file is written to this machine first: next to a local target, and to the temporary folder for a store.
+
     :raises InvalidInputError: if the file cannot be created, and no retry helps.
     """
     validate_target(path)
-    kind = _LocalFile if is_local(path) else _CommittedFile if _protocol(path) in _TRANSACTIONAL else _RenamedFile
+    fs, target = filesystem(path)
+    part, file = _create_part(path, target)
     try:
-        file = kind(*filesystem(path), tries)
+        with file:
+            yield file
+            file.flush()
+            _sync(file)
+        if is_local(path):
+            Path(part).replace(target)
+        elif _protocol(path) in _OBJECT_STORES:
+            fs.put_file(part, target)
+        else:
+            _put_and_rename(fs, part, target)
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def _part_of(target: str) -> str:
+    """Return a path next to a target whose random name shows what it was for, if a killed process leaves it behind."""
+    folder, slash, name = target.rpartition("/")
+    return f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}.{secrets.token_hex(6)}.part"
+
+
+def _create_part(path: Any, target: str) -> tuple[str, BinaryIO]:
+    if not is_local(path):
+        number, part = tempfile.mkstemp()
+        return part, open(number, "wb")
+    part = _part_of(target)
+    try:
+        os.makedirs(os.path.dirname(part), exist_ok=True)
+        file = open(part, "xb")  # noqa: SIM115  (closed by its caller)
     except OSError as error:
         if reason := permanent_problem(path, error):
             raise InvalidInputError(f"'{path}' cannot be created: {reason}") from None
         raise
+    with suppress(OSError):  # the target does not exist yet, or the mount has no modes
+        os.fchmod(file.fileno(), os.stat(target).st_mode & 0o7777)
+    return part, file
+
+
+def _sync(file: BinaryIO) -> None:
     try:
-        yield file
-        file.commit()
+        os.fsync(file.fileno())
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+
+
+def _put_and_rename(fs: Any, part: str, target: str) -> None:
+    """Write a file to a store where incomplete files are visible."""
+    remote = _part_of(target)
+    try:
+        fs.put_file(part, remote)
+        fs.mv(remote, target)
     except BaseException:
-        file.discard()
+        with suppress(Exception):  # must not hide the original error
+            fs.rm(remote)
         raise
-
-
-class _CommittedFile:
-    """An upload that is invisible until it is committed. Its bytes cannot be taken back, so a restart opens a new upload."""
-
-    def __init__(self, fs: Any, path: str, tries: Sequence[str]) -> None:
-        self._fs, self._path, self._tries = fs, path, tries
-        self._file: Any = self._open()
-
-    def _open(self) -> Any:
-        return self._fs.open(self._path, "wb", autocommit=False)
-
-    def write(self, content: bytes) -> None:
-        self._file.write(content)
-
-    def restart(self) -> None:
-        """Discard what was written."""
-        if self._file.tell():
-            self.discard()
-            self._file = self._open()
-
-    def commit(self) -> None:
-        """Send the remaining bytes, and complete the upload."""
-        self._file.close()
-        self._file.commit()
-
-    def discard(self) -> None:
-        """Abandon the upload. An error on the way is dropped, because it must not hide the original error."""
-        with suppress(Exception):
-            self._file.discard()
-        self._file.closed = True  # else fsspec would upload the rest when the object is garbage-collected
-
-
-class _RenamedFile(_CommittedFile):
-    """A part file next to the target, renamed when complete, for a store where incomplete files are visible."""
-
-    def _open(self) -> Any:
-        self._part = self._new_part()
-        return self._fs.open(self._part, "wb")
-
-    def commit(self) -> None:
-        """Rename the part to the target."""
-        self._file.close()
-        self._fs.mv(self._part, self._path)
-
-    def discard(self) -> None:
-        """Remove the part. An error on the way is dropped, because it must not hide the original error."""
-        with suppress(Exception):
-            self._file.close()
-        with suppress(Exception):
-            self._fs.rm(self._part)
-
-    def _new_part(self) -> str:
-        """Return the path of the part. Its name is random outside a task, and if the same try writes the target twice."""
-        folder, slash, name = self._path.rpartition("/")
-        start = f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}"
-        parts = [f"{start}.{try_name}.part" for try_name in self._tries]
-        for earlier in parts[:-1]:
-            with suppress(OSError):  # the part is gone, or the store refuses to remove it
-                self._fs.rm(earlier)
-        if parts and not self._fs.exists(parts[-1]):
-            return parts[-1]
-        return f"{start}.{secrets.token_hex(6)}.part"
-
-
-class _LocalFile(_RenamedFile):
-    """A part file next to a local target. It gets the mode of the file that it replaces, if the mount supports modes."""
-
-    def _open(self) -> Any:
-        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        self._part = self._new_part()
-        file = open(self._part, "xb")  # noqa: SIM115  (closed by commit or discard)
-        with suppress(OSError):  # the target does not exist yet, or the mount has no modes
-            os.fchmod(file.fileno(), os.stat(self._path).st_mode & 0o7777)
-        return file
-
-    def commit(self) -> None:
-        """Move the part to the target, once its bytes are on the disk."""
-        self._file.flush()
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            if error.errno not in _NOT_SUPPORTED:
-                raise
-        self._file.close()
-        Path(self._part).replace(self._path)  # fails if a later try has removed the part

@@ -218,10 +218,10 @@ class Sender:
             await asyncio.sleep(pause)
             if attempts.needs_token(outcome) and not await self.client.has_new_token(settings):
                 return outcome
-            known = attempts.after(outcome, settings.access_token)
+            known = attempts.after(outcome)
 
     def _new_attempts(self) -> Attempts:
-        return Attempts(self.client.settings.max_attempts, renewals=self.client.settings.renewals)
+        return Attempts(self.client.settings.max_attempts)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed, unless it may be sent again; too many refusals in a row end the batch."""

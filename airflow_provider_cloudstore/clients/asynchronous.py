@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent
-from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle
+from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, environment_proxy
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
@@ -56,7 +56,7 @@ class AsyncClient:
     ) -> T:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at = time.monotonic() + budget
-        attempts = Attempts(max_attempts or self.settings.max_attempts, renewals=self.settings.renewals)
+        attempts = Attempts(max_attempts or self.settings.max_attempts)
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = await self.attempt(operation, used, attempts, ends_at - time.monotonic())
@@ -68,7 +68,7 @@ class AsyncClient:
             await asyncio.sleep(pause)
             if attempts.needs_token(outcome) and not await self.has_new_token(used):
                 raise outcome
-            attempts = attempts.after(outcome, used.access_token)
+            attempts = attempts.after(outcome)
 
     async def attempt(
         self, operation: Operation[T], settings: Settings, attempts: Attempts, time_left: float
@@ -130,7 +130,8 @@ class Session:
     def __init__(self, settings: Settings, limit: int) -> None:
         self.users = 0
         self.slots = asyncio.Semaphore(limit)
-        self.proxy = settings.proxy.reveal() if settings.proxy else None
+        proxy = settings.proxy or environment_proxy(settings.base_url)
+        self.proxy = proxy.reveal() if proxy else None
         self.tls = asyncio.create_task(asyncio.to_thread(_tls, settings))
         self.http = _new_http(keepalive_timeout=MAX_IDLE)
         self._opened = [self.http]
@@ -157,7 +158,6 @@ def _new_http(**connections: Any) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, **connections),
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
     )
 
 

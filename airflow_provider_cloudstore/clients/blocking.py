@@ -33,8 +33,7 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 T = TypeVar("T")
 
 _FAILURES = (OSError, urllib3.exceptions.HTTPError)  # requests and urllib3 raise only these; others are mistakes in a mock
-CHUNK = 256 * 1024
-"""Maximum number of bytes of a body that are read at once."""
+_CHUNK = 256 * 1024  # maximum number of bytes of a body that are read at once
 _NEVER_SENT = (
     urllib3.exceptions.ConnectTimeoutError,  # covers a refused connection and an unknown host name, too
     requests.ConnectTimeout,
@@ -46,7 +45,7 @@ _is_sending = ContextVar("_is_sending", default=False)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param reload: reads the settings again, given the token that the service refused; it is also called if there is no token yet.
+    :param reload: reads the settings again, given the token that the service refused.
     :ivar settings: the connection's settings as last read.
     :raises ConfigurationError: if the certificates cannot be read.
     """
@@ -79,9 +78,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at = time.monotonic() + budget
-        if self.settings.lacks_token:
-            self.settings = self._reload(self.settings.access_token)
-        attempts = Attempts(max_attempts or self.settings.max_attempts, renewals=self.settings.renewals)
+        attempts = Attempts(max_attempts or self.settings.max_attempts)
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
@@ -93,7 +90,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             time.sleep(pause)
             if attempts.needs_token(outcome) and not self.has_new_token(used):
                 raise outcome
-            attempts = attempts.after(outcome, used.access_token)
+            attempts = attempts.after(outcome)
 
     def has_new_token(self, refused: Settings) -> bool:
         """Return whether there is a token other than the refused one; read the connection again unless another call has."""
@@ -113,7 +110,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if isinstance(head, TransportFailure):
                 return head
             body, ends_at = bytearray(), time.monotonic() + limit
-            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(CHUNK)):
+            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(decoded=True)):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
@@ -167,13 +164,16 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
 
-    def read(self, maximum: int) -> bytes | TransportFailure:
-        """Read the next bytes of the body as they arrive, at most ``maximum``; at its end, return empty bytes."""
+    def read(self, *, decoded: bool) -> bytes | TransportFailure:
+        """Read the next bytes of the body as they arrive; at its end, return empty bytes.
+
+        :param decoded: whether to undo the content coding (gzip).
+        """
         try:
             if isinstance(self._body, urllib3.BaseHTTPResponse):
-                # `read` would wait for `maximum` bytes, and lose those it has if the connection broke.
-                return self._body.read1(maximum, decode_content=False)
-            return bytes(self._body.read(maximum))
+                # `read` would wait for that many bytes, and lose those it has if the connection broke.
+                return self._body.read1(_CHUNK, decode_content=decoded)
+            return bytes(self._body.read(_CHUNK))
         except _FAILURES as error:
             return may_have_been_sent(error, self._limit)
 
@@ -236,7 +236,7 @@ class _Session(requests.Session):
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         """Send a request through the proxy for its URL, unless the caller names another proxy."""
         settings = self._settings
-        proxy = environment_proxy(str(request.url)) if settings.proxy_is_inherited else settings.proxy
+        proxy = settings.proxy or environment_proxy(str(request.url))
         if proxy and not kwargs.get("proxies"):
             kwargs["proxies"] = {"all": proxy.reveal()}
         token = _is_sending.set(True)

@@ -96,7 +96,7 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self.settings, self.read_settings)
+            self._client = BlockingClient(self._with_token(self.settings), self.read_settings)
         return self._client
 
     @property
@@ -182,14 +182,14 @@ class CloudStoreHook(BaseHook):
         :raises RequestRejectedError: if the download's host rejects new links.
         """
         from airflow_provider_cloudstore.clients.streaming import stream
-        from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
+        from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import Download
         from airflow_provider_cloudstore.stores import atomic_write
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
-        with atomic_write(path, tries_of_task()) as sink:
-            stream(self._http, download, sink, self.create_download_link, link, longest_pause=time_budget)
+        with atomic_write(path) as file:
+            stream(self._http, download, file, self.create_download_link, link, longest_pause=time_budget)
             return download.result(name)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
@@ -231,7 +231,10 @@ class CloudStoreHook(BaseHook):
         :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
-        self._settings = with_token(self._read_connection(), refused)
+        return self._with_token(self._read_connection(), refused)
+
+    def _with_token(self, settings: Settings, refused: Secret | None = None) -> Settings:
+        self._settings = with_token(settings, refused)
         mask(self._settings.secrets)
         return self._settings
 

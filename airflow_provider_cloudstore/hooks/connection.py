@@ -75,10 +75,6 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
             )
         extra = read_extra(connection.extra)
         settings = Settings.from_connection(connection, extra)
-        if not settings.proxy:
-            from airflow_provider_cloudstore.clients.route import environment_proxy
-
-            settings = replace(settings, proxy=environment_proxy(settings.base_url), proxy_is_inherited=True)
         warnings = [
             f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown_extras(extra)
         ]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol.secrets import Secret
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +20,7 @@ DEFAULT_BUDGET = 300.0
 """The most seconds for a call with all its attempts, or for a pause of a download, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
+_MAX_RENEWALS = 3  # new tokens for a call: tasks side by side may end each other's tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +30,22 @@ class Attempts:
     :param maximum: how many attempts may be made.
     :param count: how many attempts were made, including the current attempt.
     :param in_doubt: whether an earlier attempt may have had an effect.
-    :param renewals: how many attempts may be made beyond the maximum because a token was refused and replaced.
-    :param renewed: how many tokens were replaced.
-    :param refused_token: the last refused token that was replaced; None if no token was replaced.
+    :param renewed: how many refused tokens were replaced.
     """
 
     maximum: int
     count: int = 0
     in_doubt: bool = False
-    renewals: int = 1
     renewed: int = 0
-    refused_token: Secret | None = None
 
     def next(self) -> Self:
         """Return a copy that counts one more attempt."""
         return replace(self, count=self.count + 1)
 
-    def after(self, error: CloudStoreError, token: Secret) -> Self:
-        """Return a copy that records whether the last attempt may have had an effect, and its token if that was refused."""
-        in_doubt = self.in_doubt or error.may_have_effect
-        if isinstance(error, AuthenticationError):
-            return replace(self, in_doubt=in_doubt, renewed=self.renewed + 1, refused_token=token)
-        return replace(self, in_doubt=in_doubt)
+    def after(self, error: CloudStoreError) -> Self:
+        """Return a copy that records whether the last attempt may have had an effect, and whether its token was replaced."""
+        renewed = self.renewed + isinstance(error, AuthenticationError)
+        return replace(self, in_doubt=self.in_doubt or error.may_have_effect, renewed=renewed)
 
     @property
     def exhausted(self) -> bool:
@@ -60,7 +54,7 @@ class Attempts:
 
     def needs_token(self, error: CloudStoreError) -> bool:
         """Whether the token was refused and may be replaced, by reading the connection again or by asking for a new token."""
-        return isinstance(error, AuthenticationError) and self.renewed < self.renewals
+        return isinstance(error, AuthenticationError) and self.renewed < _MAX_RENEWALS
 
 
 def pause_before_retry(

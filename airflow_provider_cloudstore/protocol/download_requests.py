@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from email.message import Message
@@ -225,7 +226,10 @@ class Download:
         """Describe the web page or error that a host sent with HTTP 200 in place of the file; empty if the body is the file."""
         if not self.position or "content-disposition" in self._whole.headers:
             return ""
-        reading = read(replace(self._whole, body=bytes(self._beginning)), self._secrets)
+        beginning = bytes(self._beginning)
+        with suppress(zlib.error):  # it is not compressed
+            beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, _ERROR_BYTES)
+        reading = read(replace(self._whole, body=beginning), self._secrets)
         endings = {PurePath(name.lower()).suffix for name in (path, self._path)}  # a redirect's target says nothing
         is_error = self.position < _ERROR_BYTES and not reading.problem and has_sign_of_error(reading, has_result=False)
         if is_error and ".json" not in endings:

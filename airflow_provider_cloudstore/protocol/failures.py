@@ -35,7 +35,7 @@ def error_of_response(
     message = reading.safe(reading.words(service))[:MAX_MESSAGE_LENGTH]
     if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
-    shows_keys = not reading.problem and reading.data is not None and (meaning.shows_keys or not message)
+    shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)
     seen = f"HTTP {reading.response.status}"
     if reading.is_2xx and reading.problem:
         seen += f" with {reading.problem}"
@@ -66,7 +66,7 @@ def error_of(
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
         reason += f" ({connection}at {settings.route})"
-    secrets = operation.secrets_of_call(settings, attempts)
+    secrets = (*settings.secrets, *operation.secrets)
     return kind(
         redact(f"{reason}: {details}".rstrip(". ") if details else reason, secrets),
         operation=operation.name,

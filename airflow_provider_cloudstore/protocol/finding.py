@@ -52,8 +52,8 @@ def find_link(file_id: str, reading: Reading, service: Service, base_url: str) -
     """
     data, secrets, created_at = reading.data, reading.secrets, moment(reading.response.received)
     candidates = service.token_path.values_in(data)
-    if isinstance(data, str):
-        candidates = iter([data] if len(data) >= _MIN_BARE_TOKEN else [])
+    if isinstance(data, str):  # plain text is the token unless it is a word or a message
+        candidates = iter([data] if len(data) >= _MIN_BARE_TOKEN and not service.knows(data) else [])
     found = _texts(service.download_url_path.values_in(data), secrets)
     urls = [absolute_url(text, base_url) for text in found if re.search("[/?]", text)]
     tokens = (text for text in _texts(candidates, secrets) if not re.search(r"\s", text) or _URL.match(text))

@@ -33,7 +33,6 @@ class Meaning:
     :param advice: what to do, if the hint of the error's class does not say it.
     :param wait: what a wait does after the error; by default, what the error's class says.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
-    :param shows_keys: whether the message shows the names of the response's fields in addition to the service's words.
     """
 
     error: ErrorType
@@ -42,7 +41,6 @@ class Meaning:
     advice: str = ""
     wait: exceptions.Wait | None = None
     names_address: bool = False
-    shows_keys: bool = False
 
     def error_for(self, *, idempotent: bool, resend_in_doubt: bool = False, in_doubt: bool = False) -> ErrorType:
         """Return the class of the error that a call ends with.
@@ -122,9 +120,7 @@ UNMATCHED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service rep
 """An error that does not match the connection's ``not_found_pattern``."""
 NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
-NO_TOKEN = Meaning(
-    exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True, shows_keys=True
-)
+NO_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
 NO_FILE_ID = Meaning(
     exceptions.TransientServiceError,
     exceptions.OutcomeUnknownError,

@@ -28,7 +28,7 @@ class Response:
     """One HTTP response.
 
     :param headers: the headers, in the form that :func:`headers_of` returns.
-    :param body: the body, still in its content coding (gzip); longer than :data:`MAX_BODY_BYTES` if it was cut off there.
+    :param body: the body; longer than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
     """

@@ -106,7 +106,7 @@ class Operation(Generic[T]):
         attempts = attempts or Attempts(settings.max_attempts, count=1)
         if isinstance(outcome, TransportFailure):
             return error_of(outcome.meaning, outcome.reason, self, settings, attempts)
-        reading = read(outcome, self.secrets_of_call(settings, attempts))
+        reading = read(outcome, (*settings.secrets, *self.secrets))
         found = self.find(reading, settings)
         meaning = meaning_of(reading, self, settings.service, has_result=found is not None)
         if meaning is None:
@@ -131,11 +131,6 @@ class Operation(Generic[T]):
         :param in_doubt: whether an earlier attempt may have had an effect.
         """
         return None
-
-    def secrets_of_call(self, settings: Settings, attempts: Attempts) -> tuple[Secret, ...]:
-        """Return the secrets that no message of the call may contain, including the token that was replaced."""
-        refused = (attempts.refused_token,) if attempts.refused_token else ()
-        return (*settings.secrets, *refused, *self.secrets)
 
 
 def _encode(value: str) -> str:

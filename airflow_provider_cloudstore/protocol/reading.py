@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -27,31 +26,12 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
 PAGE_TYPES = ("text/html", "application/xhtml")
-_CODINGS = ("gzip", "x-gzip", "deflate")
-_OTHER_CODINGS = ("br", "compress", "x-compress", "zstd", "dcb", "dcz", "exi", "aes128gcm")  # IANA registers no others
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
-_UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 _STATED = (401, 403, 404, 410, 429, *range(500, 600))
 """The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
-# Used where the connection has no pattern: English phrases about the service's own token, rather than about a source's response.
-_CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
-_TOKEN_REFUSED = re.compile(
-    rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
-    rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"
-    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b",
-    re.IGNORECASE,
-)
-_OF_A_SOURCE = re.compile(r"\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://", re.IGNORECASE)
-_REFINED_BY_WORDS = (
-    meanings.STATED_ERROR,
-    meanings.NO_TOKEN,
-    meanings.FORBIDDEN,
-    meanings.REJECTED,
-    meanings.BAD_REQUEST,
-)
-_INTERNAL = re.compile(r"\binternal\b.*\berror\b|\b(?:internal|database)[ _]?error\b", re.IGNORECASE)
+_OUTCOME_OPEN = (408, *range(500, 600))
 _ERROR_STATE = re.compile("(?:error|fail).*", re.DOTALL)
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
@@ -122,11 +102,12 @@ class Reading:
 
 
 def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
-    """Decode the content coding (RFC 9110 section 8.4) of a response's body, and parse the body."""
-    raw, problem = _decoded(response.body, response.headers.get("content-encoding", "").lower())
-    text = raw.decode("utf-8", "replace").removeprefix("\ufeff").strip()
-    if problem or not text:
-        return Reading(response, None, problem, secrets)
+    """Parse the body of a response."""
+    if len(response.body) > MAX_BODY_BYTES:
+        return Reading(response, None, "a body of more than 1 MiB, which was cut off", secrets)
+    text = response.body.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+    if not text:
+        return Reading(response, None, "", secrets)
     with suppress(ValueError, RecursionError):
         return Reading(response, _json.decode(text), "", secrets)
     return Reading(response, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
@@ -143,40 +124,24 @@ def _problem_of(text: str, content_type: str) -> str:
     return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
 
 
-def _decoded(body: bytes, coding: str) -> tuple[bytes, str]:
-    """Return the decoded body, and what is wrong with it. An unknown content coding is ignored if the body is readable."""
-    if coding in ("", "identity") or not body:
-        is_readable = True
-    elif any(name.strip() in _CODINGS for name in coding.split(",")):
-        # The clients do not decode it, because before aiohttp 3.14 and urllib3 2.6 a small body could grow to hundreds of MiB.
-        inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects gzip and zlib
-        with suppress(zlib.error):
-            body = inflater.decompress(body, MAX_BODY_BYTES + 1)
-        is_readable = inflater.eof or len(body) > MAX_BODY_BYTES
-    else:
-        is_readable = not (coding in _OTHER_CODINGS or _UNREADABLE.search(body.decode("utf-8", "replace")))
-    if not is_readable:
-        return b"", "a body in an unknown content coding, or damaged"
-    return body, "a body of more than 1 MiB, which was cut off" if len(body) > MAX_BODY_BYTES else ""
-
-
 def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
     """Return what a response means; None if it is a success.
-
-    An error is looked for in this order: the owner's patterns, the HTTP status, ``success_when``, the convention.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
     if reading.is_2xx and reading.problem:
         return meanings.NOT_A_RESPONSE
-    if reading.is_2xx and not _is_error(reading, operation, service, has_result=has_result):
-        return _meaning_if_incomplete(reading, operation, service, has_result=has_result)
-    if has_result and not operation.idempotent:
-        return meanings.ERROR_WITH_ID
-    status = reading.stated_status if reading.is_2xx else reading.response.status
-    meaning = meanings.of_status(status) if status else meanings.STATED_ERROR
-    declared = None if 500 <= reading.response.status <= 599 else _declared(reading, operation, service)
-    return declared or _refined(meaning, reading, operation, service)
+    is_error = not reading.is_2xx or _is_error(reading, operation, service, has_result=has_result)
+    if not is_error and (has_result or not operation.needs_result):
+        return None
+    if not operation.idempotent and (has_result or not is_error):
+        return meanings.ERROR_WITH_ID if has_result else meanings.NO_FILE_ID
+    if declared := _declared(reading, operation, service):
+        return declared
+    if is_error:
+        return _undeclared(reading, operation, service)
+    is_pending = any(str(reading.fields.get(name)).lower() in services.PENDING_STATES for name in services.ERROR_STATES)
+    return meanings.NOT_YET if reading.response.status == 202 or is_pending else meanings.NO_TOKEN
 
 
 def _is_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> bool:
@@ -202,64 +167,35 @@ def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
     )
 
 
-def _meaning_if_incomplete(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """Return what a 2xx response without an error means if it lacks what the operation needs; None if it lacks nothing."""
-    if not operation.needs_result:
-        return None
-    if has_result and not isinstance(reading.data, str):
-        return None
-    if not operation.idempotent:
-        return None if has_result else meanings.NO_FILE_ID
-    meaning = _declared(reading, operation, service) or _by_words(meanings.NO_TOKEN, reading, operation, service)
-    if meaning is not meanings.NO_TOKEN:
-        return meaning
-    if has_result:
-        return None  # the plain text is the token
-    is_pending = any(str(reading.fields.get(name)).lower() in services.PENDING_STATES for name in services.ERROR_STATES)
-    return meanings.NOT_YET if reading.response.status == 202 or is_pending else meanings.NO_TOKEN
-
-
 def _declared(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
-    """Return the meaning that the owner's patterns give to an error, or None. They are not applied to a web page."""
-    if reading.problem or reading.data is None:
-        return None
-    patterns = [(service.token_refused_pattern, meanings.TOKEN_REFUSED)]
-    if operation.has_subject:
-        patterns.append((service.not_found_pattern, meanings.MISSING))
-    texts = (reading.words(service), reading.text)
-    return next((meaning for pattern, meaning in patterns if pattern and any(map(pattern.search, texts))), None)
+    """Return the meaning that a pattern gives to a response, or None.
 
-
-def _refined(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means if no pattern of the connection matches it.
-
-    :param meaning: what the status alone means.
+    The patterns are not applied to a web page, nor to a status that leaves it open whether the call was carried out.
     """
+    if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
+        return None
+    texts = (reading.words(service), reading.text)
+    if any(map(service.token_refused_pattern.search, texts)):
+        return meanings.TOKEN_REFUSED
+    not_found = service.not_found_pattern if operation.has_subject else None
+    return meanings.MISSING if not_found and any(map(not_found.search, texts)) else None
+
+
+def _undeclared(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means if no pattern matches it: what its status says, or a number in its body."""
+    is_unmatched = operation.has_subject and service.not_found_pattern is not None
+    status = reading.stated_status if reading.is_2xx else reading.response.status
+    if status is None:
+        if services.INTERNAL_ERROR.search(reading.words(service)):
+            return meanings.IN_DOUBT
+        return meanings.UNMATCHED_ERROR if is_unmatched else meanings.STATED_ERROR
     if reading.response.status == 503 and is_rate_limit(reading.response):
         # Some front ends send a page with this status after a timeout, when the upload may have been queued.
         return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
-    if meaning is not meanings.MISSING:
-        return _by_words(meaning, reading, operation, service)
-    if reading.problem or (service.not_found_pattern and operation.has_subject):
+    meaning = meanings.of_status(status)
+    if meaning is meanings.MISSING and (reading.problem or is_unmatched):
         return meanings.NO_SUCH_PATH
-    return meaning if isinstance(reading.data, dict) else meanings.MAYBE_MISSING
-
-
-def _by_words(meaning: Meaning, reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means according to the service's words, if the connection's owner has declared no pattern for them.
-
-    :param meaning: what the error means without its words.
-    """
-    if meaning not in _REFINED_BY_WORDS or reading.problem:
-        return meaning
-    words = reading.words(service)
-    if not service.token_refused_pattern and _TOKEN_REFUSED.search(words) and not _OF_A_SOURCE.search(words):
-        return meanings.TOKEN_REFUSED
-    if meaning is not meanings.STATED_ERROR:
-        return meaning
-    if _INTERNAL.search(words):
-        return meanings.IN_DOUBT
-    return meanings.UNMATCHED_ERROR if operation.has_subject and service.not_found_pattern else meaning
+    return meanings.MAYBE_MISSING if meaning is meanings.MISSING and not isinstance(reading.data, dict) else meaning
 
 
 def _error_states(reading: Reading) -> list[str]:

@@ -29,10 +29,24 @@ ERROR_FIELDS = ("error", "errors")
 """Fields that show an error if they say anything and the response lacks what the call asked for."""
 PENDING_STATES = ("pending", "queued", "processing")
 """The values of a state while the file is not ready."""
+INTERNAL_ERROR = re.compile(r"\binternal\b.*\berror\b|\b(?:internal|database)[ _]?error\b", re.IGNORECASE)
+"""The words of an error that leave it open whether the call was carried out."""
+_CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
+# The lookahead skips what a source of an upload answered to the service.
+_TOKEN_REFUSED = (
+    r"(?s:\A(?!.*(?:\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://)).*?)(?:"
+    rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
+    rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"
+    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b)"
+)
 _MESSAGES = (
     "response|message|msg|error.message|error.error_msg|error_description|error_message|error_msg|errmsg|errors.0.message|error"
     "|detail|description|reason|data.message|0|error.code|errno|code"
 )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +105,11 @@ class Service:
     not_found_pattern: re.Pattern[str] | None = declare(
         None, "pattern", "Not-found pattern", 'A case-insensitive regular expression. Errors that match count as "not found".'
     )
-    token_refused_pattern: re.Pattern[str] | None = declare(
-        None, "pattern", "Token-refused pattern", "A case-insensitive regular expression. Errors that match count as HTTP 401."
+    token_refused_pattern: re.Pattern[str] = declare(
+        _pattern(_TOKEN_REFUSED),
+        "pattern",
+        "Token-refused pattern",
+        "A case-insensitive regular expression. Errors that match count as HTTP 401.",
     )
     download_url: str = declare(
         "",
@@ -108,9 +125,9 @@ class Service:
         """Return the condition of a successful response, by the key of the operation; None if the convention applies."""
         return self.success_when.get(operation, self.success_when.get(""))
 
-
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
+    def knows(self, message: str) -> bool:
+        """Whether one of the patterns matches a message."""
+        return any(pattern and pattern.search(message) for pattern in (self.token_refused_pattern, self.not_found_pattern))
 
 
 API_V2 = "api-v2"

@@ -34,7 +34,6 @@ class Settings(Extras):
     """The service's address and token, and the extras of the connection, which say how to use the service.
 
     :param base_url: scheme, host, port and path prefix, without a trailing slash; the service's ``api_path`` follows it.
-    :param proxy_is_inherited: whether the proxy comes from the environment, which may define another proxy for another host.
     :param conn_id: the connection's id, for errors that appear only when the connection is used.
     """
 
@@ -44,7 +43,6 @@ class Settings(Extras):
     service: Service = SERVICES["api-v2"]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
-    proxy_is_inherited: bool = False
     conn_id: str = ""
 
     @classmethod
@@ -75,16 +73,6 @@ class Settings(Extras):
         """Return a copy with a token from ``POST /authorize``, and with the account, which is sent with every call."""
         parameters = {**self.service.parameters, "account_id": account_id} if account_id else self.service.parameters
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
-
-    @property
-    def lacks_token(self) -> bool:
-        """Whether the token has yet to be requested."""
-        return bool(self.keys) and not self.access_token.reveal()
-
-    @property
-    def renewals(self) -> int:
-        """How often a call may replace a refused token; more often with keys, as parallel tasks end each other's tokens."""
-        return 3 if self.keys else 1
 
     @property
     def route(self) -> str:

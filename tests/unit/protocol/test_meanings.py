@@ -65,15 +65,6 @@ def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
     assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[Operation[Any]]) -> None:
-    asked = operation(settings(), *(VALUES[one.name] for one in operation.parameters))
-    for got in (response(body={"token": "t", "file_id": "f"}), response(401), response(500), response(body={"status": "error"})):
-        first, second = asked.interpret(got, settings()), asked.interpret(got, settings())
-        assert str(first) == str(second)
-        assert type(first) is type(second)
-
-
 @pytest.mark.parametrize(
     ("got", "pattern", "kind", "wait"),
     [
@@ -98,19 +89,6 @@ def test_a_response_means_the_same_when_it_is_interpreted_again(operation: type[
 def test_a_wait_goes_on_tolerates_or_ends_by_what_the_service_says(got: Response, pattern: Any, kind: Any, wait: str) -> None:
     ended = judged(CreateDownloadLink, got, not_found_pattern=pattern)
     assert (type(ended), ended.wait) == (kind, wait)
-
-
-def test_only_what_may_have_had_an_effect_is_remembered_as_a_possible_success() -> None:
-    token = settings().access_token
-    for unknown in (exceptions.TransientServiceError("x"), exceptions.OutcomeUnknownError("x")):
-        assert Attempts(4).after(unknown, token).in_doubt
-    for known in (exceptions.ServiceUnreachableError("x"), exceptions.RateLimitError("x"), exceptions.AuthenticationError("x")):
-        assert not Attempts(4).after(known, token).in_doubt
-
-
-def test_what_responds_in_place_of_the_api_is_named_in_the_advice() -> None:
-    for status, advice in ((405, "Something other than the version 2 API responds there"), (308, "the final base URL")):
-        assert advice in judged(DeleteFolder, response(status)).advice
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ def test_a_body_is_json_or_text_in_utf_8_or_nothing(raw: bytes, data: Any) -> No
     assert (got.data, got.problem) == (data, "")
 
 
-TOO_LARGE, DAMAGED = "a body of more than 1 MiB, which was cut off", "a body in an unknown content coding, or damaged"
+TOO_LARGE = "a body of more than 1 MiB, which was cut off"
 BROKEN_JSON = "a body that begins like JSON and is not JSON"
 XML = "XML in place of the service's response"
 WEB_PAGE = "a web page in place of the service's response"
@@ -46,10 +45,7 @@ WEB_PAGE = "a web page in place of the service's response"
 @pytest.mark.parametrize(
     ("raw", "headers", "problem"),
     [
-        (gzip.compress(bytes(MAX_BODY_BYTES + 1), mtime=0), {"content_encoding": "gzip"}, TOO_LARGE),
-        (b"x", {"content_encoding": "br"}, DAMAGED),
-        (b"{}", {"content_encoding": "gzip"}, DAMAGED),
-        (gzip.compress(b'{"a": "b"}', mtime=0)[:-10], {"content_encoding": "gzip"}, DAMAGED),
+        (b" " * (MAX_BODY_BYTES + 1), {}, TOO_LARGE),
         *[(raw, {}, BROKEN_JSON) for raw in (b"{broken", b'{"a": ', b"[", b"[" * 100_000, b'{"a": 1} extra')],
         (b"<!DOCTYPE html><p>Sign in", {}, WEB_PAGE),
         (b"\xef\xbb\xbf<html>", {}, WEB_PAGE),
@@ -57,9 +53,7 @@ WEB_PAGE = "a web page in place of the service's response"
         (b"{{ title }} Sign in", {"content_type": "text/html"}, WEB_PAGE),
         (b"token123", {}, ""),
         (b'{"a": 1}', {"content_type": "text/html"}, ""),
-        (gzip.compress(b'{"a": 1}', mtime=0), {"content_encoding": "gzip"}, ""),
-        (zlib.compress(b'{"a": 1}'), {"content_encoding": "Deflate"}, ""),
-        (b"", {"content_type": "text/html", "content_encoding": "br"}, ""),
+        (b"", {"content_type": "text/html"}, ""),
         (b'<?xml version="1.0"?><a/>', {}, XML),
         (gzip.compress(b'{"status": "error"}', mtime=0), {}, "a body that is neither JSON nor text"),
         (b"\x00\x01\x02 binary", {}, "a body that is neither JSON nor text"),
@@ -83,12 +77,6 @@ def test_what_cannot_be_the_services_own_is_known(raw: bytes, headers: dict[str,
 )
 def test_a_body_is_described_by_its_keys_and_never_by_its_values(data: Any, says: str) -> None:
     assert body_of(data).keys == says
-
-
-@pytest.mark.parametrize("coding", ["UTF-8", "none", "binary"])
-def test_a_coding_that_is_none_leaves_a_body_that_reads_as_it_is(coding: str) -> None:
-    assert body_of(b'{"a": "\xc3\xa9"}', content_encoding=coding).data == {"a": "\xe9"}
-    assert body_of(b"\x1f\x8b\x00", content_encoding=coding).problem == DAMAGED
 
 
 UNKNOWN = "OutcomeUnknownError"
@@ -186,9 +174,10 @@ def test_the_owners_patterns_win_over_statuses_and_numbers(status: int) -> None:
     )
 
 
-def test_the_owners_patterns_are_not_asked_of_a_5xx_a_page_or_a_success() -> None:
+def test_the_owners_patterns_are_not_asked_of_an_open_outcome_a_page_or_a_success() -> None:
     gone = {"message": "no such folder"}
-    assert ending("delete", gone, 500, ignore_missing=True, not_found_pattern="no such") == "TransientServiceError"
+    for status in (408, 500):  # the call may have been carried out
+        assert ending("delete", gone, status, ignore_missing=True, not_found_pattern="no such") == "TransientServiceError"
     assert (
         ending("delete", "<html>no such folder", 404, ignore_missing=True, not_found_pattern="no such") == "RequestRejectedError"
     )
