@@ -11,6 +11,7 @@ import certifi
 from requests.utils import get_environ_proxies, select_proxy
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.meanings import PROXY_ADVICE
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings, validate_proxy
 from airflow_provider_cloudstore.protocol.urls import is_loopback
@@ -30,9 +31,9 @@ def environment_proxy(url: str) -> Secret | None:
     proxy = None if is_loopback(host) else select_proxy(url, get_environ_proxies(url))
     try:
         return validate_proxy(proxy) if proxy else None
-    except ConfigurationError as error:
-        reason, advice = error.reason, f"{error.advice} To bypass it, add {host} to NO_PROXY in the environment."
-    raise ConfigurationError(f"the proxy that the environment defines {reason}", advice=advice)
+    except ValueError as error:
+        problem = f"the proxy that the environment defines {error}"
+    raise ConfigurationError(problem, advice=f"{PROXY_ADVICE} To bypass it, add {host} to NO_PROXY in the environment.")
 
 
 def ca_bundle(settings: Settings) -> str | Literal[False]:

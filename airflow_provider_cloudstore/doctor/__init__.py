@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 class Report:
     """What was seen of one service: why tasks cannot rely on the connection, what does no harm, and a step for each request.
 
-    Each of a step's ``fields`` is the path as an extra has it, the redacted value, and what it was read as.
+    Each of a step's ``fields`` is the path, the redacted value, and what it was read as.
     """
 
     conn_id: str

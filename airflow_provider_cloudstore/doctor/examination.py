@@ -102,7 +102,7 @@ class Answer:
 
 
 def _lead_to(paths: Paths, path: str) -> bool:
-    return plain(path) in map(plain, str(paths).split("|"))
+    return plain(path) in (plain(".".join(keys)) for keys in paths.alternatives)
 
 
 def settings_of(conn_id: str, extras: dict[str, str]) -> Read:

@@ -14,7 +14,8 @@ from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, warnings_about
+from airflow_provider_cloudstore.protocol.services import EXTRAS
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra, unknown_extras
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Connection
@@ -74,9 +75,10 @@ def _parsed(conn_id: str, connection: Connection | None) -> Read:
             )
         extra = read_extra(connection.extra)
         settings = Settings.from_connection(connection, extra)
-        return replace(settings, conn_id=conn_id), warnings_about(
-            connection.conn_type, extra, None if settings.keys else connection.login
-        )
+        warnings = [
+            f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown_extras(extra)
+        ]
+        return replace(settings, conn_id=conn_id), warnings
     except ConfigurationError as error:
         named = replace(error, operation="connection", subject=conn_id)
     raise named

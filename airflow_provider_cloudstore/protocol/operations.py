@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.protocol.failures import error_of, error_of_res
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.parameters import FILE_ID, FOLDER_ID, SOURCE_URL, Parameter, other_parameters
 from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact
+from airflow_provider_cloudstore.protocol.secrets import Secret, parameter_secrets, redact, redact_url
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
@@ -64,8 +64,7 @@ class Operation(Generic[T]):
             }
         except exceptions.InvalidInputError as error:
             raise replace(error, operation=self.name) from None
-        by_parameter = (parameter.secrets(self.arguments[parameter.name]) for parameter in self.parameters)
-        self.secrets = tuple(secret for secrets in by_parameter for secret in secrets)
+        self.secrets = tuple(secret for name, value in self.arguments.items() for secret in parameter_secrets(name, value))
         """The credentials in the arguments."""
 
     @property
@@ -75,7 +74,9 @@ class Operation(Generic[T]):
 
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
         """Return the subject as messages show it; empty if the operation has no parameters."""
-        return redact(self.parameters[0].redact(self.subject), secrets) if self.parameters else ""
+        if not self.parameters:
+            return ""
+        return redact(redact_url(self.subject) if "://" in self.subject else self.subject, secrets)
 
     def request(self, settings: Settings) -> Request:
         """Return the HTTP request, with the token and the parameters that the service declares."""

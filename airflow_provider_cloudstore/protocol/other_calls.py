@@ -84,9 +84,7 @@ class Authorize(Operation[Authorization]):
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
-        self.parameters = tuple(
-            Parameter(name, lambda key, _: key.reveal(), lambda _: "", lambda _: settings.keys) for name in names
-        )
+        self.parameters = tuple(Parameter(name, lambda key, _: key.reveal()) for name in names)
         super().__init__(settings, *settings.keys)
 
     def find(self, reading: Reading, settings: Settings) -> Authorization | None:

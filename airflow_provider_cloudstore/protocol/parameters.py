@@ -1,4 +1,4 @@
-"""The parameters of calls: the name and the guard of each, and the secrets in its value."""
+"""The parameters of calls: the name and the guard of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol import guards
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_parameter, is_word, redact_url, url_secrets
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 
@@ -18,19 +17,15 @@ class Parameter:
     """A parameter of an operation. It has the same name in the request and in the hooks' methods.
 
     :param validate: the guard, which returns the value as it is sent.
-    :param redact: returns the value as messages show it.
-    :param secrets: returns the credentials in the value.
     """
 
     name: str
     validate: Callable[[Any, Settings], str]
-    redact: Callable[[str], str] = str
-    secrets: Callable[[str], tuple[Secret, ...]] = lambda _: ()
 
 
 FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
 FILE_ID = Parameter("file_id", lambda value, _: guards.validate_text(value, "file_id"))
-SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value), redact_url, url_secrets)
+SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value))
 
 
 def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) -> tuple[Parameter, ...]:
@@ -51,21 +46,13 @@ def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) ->
 def _other_parameter(name: str) -> Parameter:
     def validate(value: Any, _: Settings) -> str:
         text = guards.text_of(value)
-        if text is None:
-            reason = f"parameter {name!r} must be a text or an integer, not {type(value).__name__}"
+        if text is None or not _is_text(text):
+            reason = f"parameter {name!r} must be an integer or a text in valid Unicode, not {type(value).__name__}"
             raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-        if not _is_text(text):
-            raise InvalidInputError(f"parameter {name!r} is not valid Unicode")
         return text
 
-    if is_credential_parameter(name):
-        return Parameter(name, validate, lambda _: MASK, lambda value: () if is_word(value) else (Secret(value),))
-    return Parameter(name, validate, _shown, lambda value: url_secrets(value) if "://" in value else ())
+    return Parameter(name, validate)
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
-
-
-def _shown(value: str) -> str:
-    return redact_url(value) if "://" in value else value

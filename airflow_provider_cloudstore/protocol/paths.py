@@ -10,12 +10,13 @@ exists, and is not empty, null or false) or ``!path``; ``&`` joins tests that mu
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_NEGLIGIBLE = ("", "null", "false", "none")
+_NEGLIGIBLE = ("", "null", "false")
 _KEY = re.compile(r"[\w@#+-]+")  # a key with other characters is written as a JSON Pointer
 _POSITION = re.compile("[0-9]{1,6}")
 
@@ -40,9 +41,6 @@ class Paths:
             )
         return cls(found)
 
-    def __str__(self) -> str:
-        return "|".join(_written(keys) for keys in self.alternatives)
-
     def values_in(self, data: Any) -> Iterator[Any]:
         """Yield the value of each path that leads to a value."""
         for keys in self.alternatives:
@@ -58,12 +56,6 @@ def _keys(path: str) -> tuple[str, ...]:
         keys = tuple(key.strip() for key in path.split("."))
         return keys if all(map(_KEY.fullmatch, keys)) else ()
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in path[1:].split("/"))
-
-
-def _written(keys: tuple[str, ...]) -> str:
-    if not all(map(_KEY.fullmatch, keys)):
-        return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
-    return ".".join(keys)
 
 
 def _child(value: Any, key: str) -> Any:
@@ -83,10 +75,10 @@ def plain(key: str) -> str:
 
 
 def leaves_of(data: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield each value in parsed JSON that contains no other value, with its path as it is written in an extra."""
+    """Yield each value in parsed JSON that contains no other value, with its keys joined by dots."""
     children = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     if not children:
-        yield _written(keys), data
+        yield ".".join(keys), data
     for key, value in children:
         yield from leaves_of(value, (*keys, str(key)))
 
@@ -140,6 +132,4 @@ def _parse_test(text: str) -> _Test:
 
 
 def _as_text(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value).strip().casefold()
+    return (value if isinstance(value, str) else json.dumps(value)).strip().casefold()

@@ -7,6 +7,7 @@ would not protect it.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
@@ -37,8 +38,6 @@ _MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
 _SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 
-# Text that is not a clear URL but may still be shown: a path, or a URL with a space or a backslash in its path.
-_PATH = re.compile(r"(?:https?:|ftp:)?[\w.~ ()\\-]*/[\w./~ ()\\-]*", re.IGNORECASE)
 # A colon that is followed by an "@" and not by a port: s3://KEY:SECRET@bucket/key. The secret may contain a raw "/" or "@".
 _PATH_CREDENTIALS = re.compile(r"://[^/@]*:(?!\d{1,5}/).*@", re.DOTALL)
 _PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")
@@ -48,17 +47,10 @@ _USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")
 class Secret:
     """A string that ``str``, ``repr`` and ``format`` do not reveal, even inside other values."""
 
-    __slots__ = ("_core", "_value")
+    __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self._core: str | None = None  # computed on first use, because a batch keeps all its URLs in one secret
-
-    def may_be_in(self, lowered: str) -> bool:
-        """Whether text in lower case may contain a printed form: no form breaks the longest run of letters and digits."""
-        if self._core is None:
-            self._core = max(_ALPHANUMERIC.findall(self._value), key=len, default="").lower()
-        return self._core in lowered
 
     def reveal(self) -> str:
         """Return the secret. Call this only where the secret is sent."""
@@ -70,19 +62,17 @@ class Secret:
     def __hash__(self) -> int:
         return hash(self._value)
 
-    def __str__(self) -> str:
-        return MASK
-
     def __repr__(self) -> str:
         return f"Secret({MASK})"
 
 
 def printed_forms(secret: Secret) -> set[str]:
-    """Return every form in which ``secret`` may be printed, raw and percent-encoded; empty for fewer than three characters."""
+    """Return every form in which ``secret`` may be printed: raw, percent-encoded and in JSON; none below three characters."""
     value = secret.reveal()
     if len(value) < _MIN_LENGTH:
         return set()
-    return {value} | {encode(value, safe=safe, errors="replace") for encode in (quote, quote_plus) for safe in _SAFE_CHARACTERS}
+    encoded = {encode(value, safe=safe, errors="replace") for encode in (quote, quote_plus) for safe in _SAFE_CHARACTERS}
+    return {value} | encoded | {json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
@@ -90,11 +80,15 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
 
     A single pass tries the longest form first, so that a secret that begins with a shorter secret is masked completely.
     """
-    lowered = text.lower()
     # Usually no secret is found, which saves computing the forms: in a batch, each URL has its own secrets.
-    found = tuple([secret for secret in secrets if secret.may_be_in(lowered)])
+    found = tuple([secret for secret in secrets if _longest_word(secret.reveal()) in text])
     pattern = _pattern(found) if found else None
     return pattern.sub(MASK, text) if pattern else text
+
+
+def _longest_word(value: str) -> str:
+    """Return the longest run of letters and digits in ``value``, which every printed form contains as it is."""
+    return max(_ALPHANUMERIC.findall(value), key=len, default="")
 
 
 @functools.lru_cache  # a wait needs the pattern of the same token at every poll
@@ -112,14 +106,11 @@ def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
 
 
 def redact_url(url: str) -> str:
-    """Mask possible credentials in ``url``: user info, query and fragment. Scheme, host, port and path remain.
-
-    Text that is not a clear URL is shown if it is plainly a path; otherwise, it is masked completely.
-    """
+    """Mask possible credentials in ``url``: user info, query and fragment. Text that is not a clear URL is masked completely."""
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
-        return url if _PATH.fullmatch(url) else MASK
+        return MASK
     _, at, address = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
@@ -142,11 +133,6 @@ def is_credential_name(name: str) -> bool:
     return bool(_CREDENTIAL_NAME.search(words.strip()))
 
 
-def is_credential_parameter(name: str) -> bool:
-    """Whether a request's parameter of this name holds a credential. ``key`` does; in a response, it mostly names an object."""
-    return is_credential_name(name) or name.lower() == "key"
-
-
 def is_word(text: str) -> bool:
     """Whether ``text`` is a common word, such as ``true``, which is never a credential, whatever its parameter is called."""
     return bool(_WORD.fullmatch(text))
@@ -164,6 +150,18 @@ def _redacted_parameter(found: re.Match[str]) -> str:
     return found[1] + MASK if is_credential else found[0]
 
 
+def parameter_secrets(name: str, value: str) -> tuple[Secret, ...]:
+    """Return the credentials in a parameter of a request: the value itself, by the parameter's name, or those in a URL."""
+    if _is_credential_parameter(name):
+        return () if is_word(value) else (Secret(value),)
+    return url_secrets(value) if "://" in value else ()
+
+
+def _is_credential_parameter(name: str) -> bool:
+    # In a response, "key" mostly names an object.
+    return is_credential_name(name) or name.lower() == "key"
+
+
 def url_secrets(url: str) -> tuple[Secret, ...]:
     """Return the credentials in ``url``: user info, query, fragment, password, and parameters with the name of a credential.
 
@@ -178,7 +176,7 @@ def url_secrets(url: str) -> tuple[Secret, ...]:
     user_info = parts.netloc.rpartition("@")[0]
     user, _, password = user_info.partition(":")
     pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
-    values = [value for name, _, value in pairs if value and is_credential_parameter(unquote(name))]
+    values = [value for name, _, value in pairs if value and _is_credential_parameter(unquote(name))]
     pieces = [user_info, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
     found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
     shown = {*parts.path.split("/"), *unquote(parts.path).split("/")}

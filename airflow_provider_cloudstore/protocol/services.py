@@ -56,10 +56,11 @@ class Service:
     api_path: str = declare("/cloud/api/v2", "API path", "API path", "The path of the calls below the base URL, such as /api/v2.")
     token_in: str = declare(
         IN_DOCUMENT,
-        "token place",
+        "choice",
         "Token in",
         "Where the token is sent: header; parameter (a POST's form, a GET's query); or document (a POST's header, a GET's "
         "query), as in the API document.",
+        TOKEN_PLACES,
     )
     parameters: Mapping[str, str] = declare(
         {}, "parameters", "Parameters", "Parameters that are added to every call: a JSON object.", is_secret=True
@@ -67,9 +68,10 @@ class Service:
     authorize: bool = declare(False, "boolean", "Authorize", "Get the token from POST /authorize, with login and password.")
     authorize_with: str = declare(
         "keys",
-        "key kind",
+        "choice",
         "Authorize with",
         "What login and password are: keys (key1 and key2), or account (a user's name and password).",
+        tuple(KEY_NAMES),
     )
     success_when: Mapping[str, Condition | None] = declare(
         {},
@@ -111,9 +113,10 @@ class Service:
     )
     download_url: str = declare(
         "",
-        "download URL",
+        "URL template",
         "Download URL",
         "The URL to download from if responses have none, with {token} in the token's place.",
+        ("{token}",),
     )
     needs_file_id: bool = field(default=False)
     """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""
@@ -146,7 +149,7 @@ SERVICES: dict[str, Service] = {
 """The known services, by the name that extra ``service`` takes."""
 
 EXTRAS: dict[str, Extra] = {
-    "service": Extra(API_V2, "service", "Service", f"The set of defaults: {' or '.join(SERVICES)}."),
+    "service": Extra(API_V2, "choice", "Service", f"The set of defaults: {' or '.join(SERVICES)}.", tuple(SERVICES)),
     **extras_of(Service),
     **extras_of(Extras),
 }

@@ -39,14 +39,14 @@ def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
 
 
 def _stored(value: Any, clean: Callable[[str], str], levels: int, *, is_credential: bool) -> Json:
-    if isinstance(value, str):
-        return MASK if is_credential and not is_word(value) else _text(value, clean)
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and _is_exact(value, clean)):
         return value
     if isinstance(value, (int, float)):
-        return _number(value, clean)
-    if not levels:
-        return _OMITTED
+        value = json.dumps(value)
+    elif not levels and isinstance(value, (list, dict)):
+        value = _OMITTED
+    if isinstance(value, str):
+        return MASK if is_credential and not is_word(value) else _text(value, clean)
     if isinstance(value, list):
         return [_stored(item, clean, levels - 1, is_credential=is_credential) for item in value]
     return {
@@ -55,10 +55,11 @@ def _stored(value: Any, clean: Callable[[str], str], levels: int, *, is_credenti
     }
 
 
-def _number(value: float, clean: Callable[[str], str]) -> Json:
-    is_exact = value in _INTEGERS if isinstance(value, int) else math.isfinite(value) and abs(value) <= _EXACT
+def _is_exact(value: float, clean: Callable[[str], str]) -> bool:
+    """Whether every database returns the number unchanged, and the number holds no secret."""
+    is_in_range = value in _INTEGERS if isinstance(value, int) else math.isfinite(value) and abs(value) <= _EXACT
     text = json.dumps(value)
-    return value if is_exact and clean(text) == text else _text(text, clean)
+    return is_in_range and clean(text) == text
 
 
 def _text(value: str, clean: Callable[[str], str]) -> str:

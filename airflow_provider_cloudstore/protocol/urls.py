@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from urllib.parse import SplitResult, urlsplit
 
-_HOST_NAME = re.compile(r"[\w.~-]+")
+_HOST = re.compile(r"[\w~-]{1,63}(\.[\w~-]{1,63})*\.?|.*:.*")  # a name or an IPv4 address, or an IPv6 address
 
 
 class AmbiguousUrlError(ValueError):
@@ -32,7 +32,7 @@ def split_url(url: str) -> SplitResult:
         raise AmbiguousUrlError("has no scheme with '://' after it, such as https://")
     try:
         parts = urlsplit(url)
-        is_valid = _is_host(parts.hostname or "") and parts.port != 0
+        is_valid = bool(_HOST.fullmatch(parts.hostname or "")) and parts.port != 0
     except ValueError:  # from urlsplit, for a port, brackets, or characters that NFKC turns into delimiters
         is_valid = False
     if not is_valid:
@@ -40,12 +40,6 @@ def split_url(url: str) -> SplitResult:
     if _may_hold_user_info_in_path(parts):
         raise AmbiguousUrlError("has an '@' after what may be user info: write a '/' or '@' in it as %2F or %40")
     return parts
-
-
-@functools.lru_cache  # the URLs of a batch have few hosts
-def _is_host(host: str) -> bool:
-    # The codec raises a ValueError for an empty label, and for a label of more than 63 characters.
-    return ":" in host or (bool(_HOST_NAME.fullmatch(host)) and bool(host.encode("idna")))
 
 
 def _may_hold_user_info_in_path(parts: SplitResult) -> bool:

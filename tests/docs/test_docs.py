@@ -18,7 +18,7 @@ import requests
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol.settings import Settings, warnings_about
+from airflow_provider_cloudstore.protocol.settings import Settings, unknown_extras
 from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import ON_AIRFLOW_2, PYTHON, ROOT, blocks, code_of, commands, example, for_this_airflow
@@ -111,7 +111,7 @@ def connection_in(export: str) -> Settings:
     (assignment,) = shlex.split(export, comments=True)[1:]
     connection = json.loads(assignment.partition("=")[2])
     extra = connection.get("extra", {})
-    assert not warnings_about(connection["conn_type"], extra)
+    assert not unknown_extras(extra)
     return connected(extra, connection["host"], connection["password"])
 
 

@@ -59,9 +59,9 @@ NESTED: Replies = {
 }
 
 
-def test_a_path_is_shown_as_an_extra_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_the_keys_joined_by_dots(monkeypatch: pytest.MonkeyPatch) -> None:
     report = tried(NESTED, monkeypatch, {"token_path": "data.0.ticket", "download_url_path": "data.0.href"})
-    assert fields_of(report, "upload") == {"Data.fileId": ("f1a", "file_id"), "/Data/file.id": ("x", "")}
+    assert fields_of(report, "upload") == {"Data.fileId": ("f1a", "file_id"), "Data.file.id": ("x", "")}
     assert fields_of(report, "link") == {"data.0.ticket": ("***", "token"), "data.0.href": ("***", "download_url")}
     assert report.usable
 

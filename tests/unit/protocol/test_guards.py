@@ -72,8 +72,8 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
         *[(value, type(value).__name__) for value in (True, 1.5, 2.0, b"f1", ["https://u:hunter2@h/x"])],
         pytest.param(10**5000, "int", id="too long"),
         *[(Decimal(text), "Decimal") for text in ("42.0", "1E+3", "NaN")],
-        *[(value, "not rendered") for value in ("{{ x }}", "{% x %}", "https://h/{{ x\n}}?a=1", "https://h/{%- x -%}")],
-        *[(f"a{control}b", "line break or control") for control in "\n\x1b\x7f\x85\u2028\u200e\u202e\u2066\ud800"],
+        *[(value, "not rendered") for value in ("{{ x }}", "https://h/{{ x\n}}?a=1", "https://h/{%- x -%}")],
+        *[(f"a{control}b", "line break or control") for control in "\n\x7f\u2028\u202e\ud800"],
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]], value: Any, says: str) -> None:
@@ -94,9 +94,7 @@ def test_what_holds_more_than_an_id_is_refused_with_what_to_pass_instead(operati
     assert f"expand({field}=...)" in refused.value.advice
 
 
-@pytest.mark.parametrize(
-    "query", ["{%22a%22:1}", "{%22a%22:{%22b%22:5%25}}", "{{", "}}{{", "{{{", "{%{{", "%}{%", "a={{&b=}", '{"a":{"b":1}}'],
-)  # fmt: skip
+@pytest.mark.parametrize("query", ["{%22a%22:{%22b%22:5%25}}", "}}{{", "{%{{", '{"a":{"b":1}}'])
 def test_braces_in_a_source_url_that_close_no_template_are_sent(query: str) -> None:
     url = f"https://h/f?filter={query}"
     assert UploadFromUrl(settings(), url).subject == url
@@ -139,10 +137,9 @@ def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decode
     assert all(any(char.isalnum() and char != "0" for char in segment) for segment in sent.strip("/").split("/"))
 
 
-@pytest.mark.parametrize("folder_id", ["straße", " straße ", "Straße", "STRASSE"])
-@pytest.mark.parametrize("spelling", ["straße", "/straße/", "Straße"])
-def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_around_it(folder_id: str, spelling: str) -> None:
-    own = settings(protected_folder_ids=frozenset({spelling}))
+@pytest.mark.parametrize("folder_id", ["straße", " Straße ", "STRASSE"])
+def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_around_it(folder_id: str) -> None:
+    own = settings(protected_folder_ids=frozenset({"/Straße/"}))
     with pytest.raises(InvalidInputError, match="is protected: extra"):
         DeleteFolder(own, folder_id)
     assert DeleteFolder(own, "straßen").subject == "straßen"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.paths import Condition, Paths, leaves_of
+from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 
 DATA = {
     "a": {"b": "t"},
@@ -12,7 +12,6 @@ DATA = {
     "fileId": 7,
     "@odata.url": "o",
     "a/b": {"~": "p"},
-    "$id": 9,
     "nothing": None,
     "0": "z",
 }
@@ -40,56 +39,35 @@ def test_a_key_that_is_there_exactly_wins_over_one_that_is_alike() -> None:
     assert list(Paths.parse("_status").values_in({"status": 1, "_status": 2})) == [2]
 
 
-@pytest.mark.parametrize("path", ["", "a..b", "a[0]", "$.a", "/", "a|", "(a)", "a b", "not a", 5, None])
+@pytest.mark.parametrize("path", ["", "a..b", "a[0]", "$.a", "/", "a|", "a b", 5])
 def test_what_is_no_path_is_refused(path: Any) -> None:
     with pytest.raises(ValueError, match="joined by dots"):
         Paths.parse(path)
 
 
-def test_the_leaves_of_a_response_have_the_paths_that_an_extra_takes() -> None:
-    leaves = dict(leaves_of(DATA))
-    assert leaves == {
-        "a.b": "t", "list.0": {}, "list.1.x": "u", "fileId": 7, "/@odata.url": "o", "/a~1b/~0": "p", "/$id": 9, "nothing": None,
-        "0": "z",
-    }  # fmt: skip
-    assert [next(Paths.parse(path).values_in(DATA), None) for path in leaves] == list(leaves.values())
-
-
 @pytest.mark.parametrize(
     ("condition", "holds"),
     [
-        ("status=OK", True),
-        ("status=error", False),
-        ("code=0", True),
-        ("done=true", True),
+        *[
+            (text, True)
+            for text in ("status=OK", "code=0", "done=true", "data.none=null", "words=a = b", "data.id", "!data.empty")
+        ],
+        *[(text, False) for text in ("status=error", "data.none", "data.empty", "data.gone", "!data.id")],
         ("done = false | code = 0", True),
-        ("data.id", True),
-        ("data.none", False),
-        ("data.empty", False),
-        ("data.gone", False),
-        ("!data.empty", True),
-        ("!data.id", False),
         ("status=ok&!data.empty", True),
         ("status=ok&data.empty", False),
         ("status=error&code=0|data.id", True),
-        ("data.none=null", True),
-        ("words=a = b", True),
     ],
 )
 def test_a_condition_says_what_is_there_what_is_not_and_what_has_a_value(condition: str, holds: bool) -> None:
-    data = {
-        "status": "ok",
-        "code": 0,
-        "done": True,
-        "words": "a = b",
-        "data": {"id": "x", "none": None, "empty": [], "gone": False},
-    }
+    inner: dict[str, Any] = {"id": "x", "none": None, "empty": [], "gone": False}
+    data = {"status": "ok", "code": 0, "done": True, "words": "a = b", "data": inner}
     assert Condition.parse(condition).holds(data) is holds
 
 
 @pytest.mark.parametrize(
     "condition",
-    ["", "status=", "=1", "!(error)", "!!error", "a==1", "a!=1", "a='OK'", "a>0", "a..b=1", "status=1|", "!a=1", "&", "!", 5],
+    ["", "status=", "=1", "!!error", "a==1", "a!=1", "a='OK'", "a>0", "a..b=1", "status=1|", "!a=1", "&", "!", 5],
 )
 def test_what_is_no_condition_is_refused(condition: Any) -> None:
     with pytest.raises(ValueError, match="path=value, path or !path"):

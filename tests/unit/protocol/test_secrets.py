@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -8,7 +9,6 @@ import requests
 from yarl import URL
 
 from airflow_provider_cloudstore.protocol.secrets import (
-    MASK,
     Secret,
     hides_secret,
     holds_credentials,
@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.protocol.secrets import (
 )
 from tests.wire.failure_table import rows
 
-AWKWARD = "a+b/c=d%e&f g#é"
+AWKWARD = 'a+b/c=d%e&f g#é"\\'
 
 
 def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
@@ -35,6 +35,8 @@ def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
     "printed",
     [
         AWKWARD,
+        json.dumps(AWKWARD)[1:-1],
+        json.dumps(AWKWARD, ensure_ascii=False)[1:-1],
         quote(AWKWARD),
         quote(AWKWARD, safe=""),
         quote_plus(AWKWARD),
@@ -47,24 +49,17 @@ def test_every_form_that_a_library_prints_is_redacted(printed: str) -> None:
 
 
 def test_a_secret_that_begins_like_a_shorter_one_keeps_no_tail() -> None:
-    short, long = Secret("token-abc"), Secret("token-abc-and-more")
-    assert redact("token-abc-and-more", [short, long]) == "***"
-    assert redact("token-abc-and-more", [long, short]) == "***"
+    assert redact("token-abc-and-more", [Secret("token-abc"), Secret("token-abc-and-more")]) == "***"
 
 
-def test_nothing_is_redacted_for_a_secret_too_short_to_be_one() -> None:
-    assert redact("a sentence about a", [Secret("a"), Secret("")]) == "a sentence about a"
-    assert redact("abc", [Secret("abc")]) == "***"
-    assert redact("ab", [Secret("ab")]) == "ab"
+def test_a_secret_has_at_least_three_characters() -> None:
+    assert redact("ab, abc", [Secret(""), Secret("ab"), Secret("abc")]) == "ab, ***"
 
 
 def test_a_value_that_repeats_a_secret_is_recognized_and_a_short_secret_as_a_whole_only() -> None:
-    for printed in (AWKWARD, f"https://h/f?token={quote(AWKWARD, safe='')}&x=1"):
-        assert hides_secret(printed, [Secret("another-one"), Secret(AWKWARD)])
-        assert not hides_secret(printed, [Secret("another-one")])
-    assert hides_secret("an 8-digits one", [Secret("8-digits")])
-    assert hides_secret("short", [Secret("short")])
-    assert not hides_secret("a short one", [Secret("short")])
+    for printed in (AWKWARD, f"https://h/f?token={quote(AWKWARD, safe='')}&x=1", "short", "an 8-digits one"):
+        assert hides_secret(printed, [Secret(AWKWARD), Secret("short"), Secret("8-digits")])
+    assert not hides_secret("a short one", [Secret("short"), Secret("another-one")])
 
 
 @pytest.mark.parametrize(
@@ -81,55 +76,18 @@ def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "mistake",
-    [
-        "/files/report.csv", "files/2026/report", "./a/b.csv", "//cdn.example.com/x.js", "example.com/f.csv", "https:/host/f.csv",
-        "http:host/f", "https:///f.csv", "https://my host/f", "https://host/my report (1).csv", "https://host/a\\b.txt",
-    ],
-)  # fmt: skip
-def test_what_is_plainly_a_path_is_shown_so_that_the_mistake_is_found(mistake: str) -> None:
-    assert redact_url(mistake) == mistake
-
-
-@pytest.mark.parametrize(
-    "unclear",
-    [
-        "example.com/report.csv?sig=hunter2", "/relative?sig=abc", "/relative#abc", "sig=a/b", '{"token": "a/b"}',
-        "user:hunter2", "user:hunter2/x", "https://user:hunter2/x", "https://user:hunter/2@host/x",
-        "user%3Ahunter2%40host/x", "https://user%3Ahunter2%40host/x", "aB3dE6gH9jK2",
-        "eyJhbGciOi.eyJzdWIi.SflKxwRJSMeKKF2QT4fwpM", "wJalrXUtnFEMI/K7MDENG+bPxRfiCY", "a\u202eb", "no url", "",
-    ],
-)  # fmt: skip
-def test_what_may_hold_a_credential_and_is_no_clear_url_is_masked_completely(unclear: str) -> None:
-    assert redact_url(unclear) == MASK
-
-
-@pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("s3://KEY:hunter2@bucket/x", "s3://***:***@bucket/x"),
         ("s3://KEY:hunt@e/r2@bucket/x", "s3://***:***@bucket/x"),
-        ("s3://:hunter2@bucket/x", "s3://***:***@bucket/x"),
-        ("simplecache::s3://KEY:hunter2@bucket/x", "simplecache::s3://***:***@bucket/x"),
+        ("simplecache::s3://:hunter2@bucket/x", "simplecache::s3://***:***@bucket/x"),
         ("s3://KEY:hunter2@bucket/a\n@b", "s3://***:***@b"),
+        *[(path, path) for path in ("s3://aws_default@bucket/a:b@c", "hdfs://conn@namenode:8020/a@b:c", "/data/a:b@c.csv", "")],
     ],
 )
-def test_a_path_with_credentials_is_shown_without_them(path: str, shown: str) -> None:
-    assert holds_credentials(path)
+def test_a_path_is_shown_without_credentials(path: str, shown: str) -> None:
     assert redact_path(path) == shown
-    assert holds_credentials(shown)  # so that it is refused like the path itself
-    assert redact_path(shown) == shown
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "s3://aws_default@bucket/a:b@c", "s3://bucket/a:b@c", "hdfs://conn@namenode:8020/a@b:c", "/data/a:b@c.csv", "",
-    ],
-)  # fmt: skip
-def test_a_path_without_credentials_is_shown_as_it_is(path: str) -> None:
-    assert not holds_credentials(path)
-    assert redact_path(path) == path
+    assert holds_credentials(path) is (path != shown)
+    assert holds_credentials(shown) is (path != shown)  # so that it is refused like the path itself
 
 
 @pytest.mark.parametrize(
@@ -150,20 +108,13 @@ def test_of_a_source_url_its_credentials_are_masked_and_the_rest_stays(
     [
         ("https://h/f?use_token=false&x=1", "false"),
         ("https://h/f?K%65y=Staging&x=1", "Staging"),
-        ("https://h/f?download", "download"),
         ("https://h/f#none", "none"),
         ("ftp://anonymous@h/f", "anonymous"),
-        ("https://h/2026/report?x=1&key=report", "report"),
         ("https://h/2026/a%20b.csv?x=1&token=a%20b.csv", "a b.csv"),
     ],
 )
 def test_a_word_that_everybody_writes_and_a_files_name_are_no_secret(url: str, kept: str) -> None:
     assert redact(f"{kept}, {redact_url(url)}", url_secrets(url)) == f"{kept}, {redact_url(url)}"
-
-
-@pytest.mark.parametrize("name", ["k%65y", "Key", "use_token", "X-Amz-Signature"])
-def test_any_other_value_of_a_parameter_whose_name_says_so_is_a_secret(name: str) -> None:
-    assert redact("(true-9f8e)", url_secrets(f"https://h/f?x=1&{name}=true-9f8e")) == "(***)"
 
 
 def test_of_the_urls_in_a_text_the_credentials_are_masked_and_the_words_stay() -> None:
@@ -174,8 +125,6 @@ def test_of_the_urls_in_a_text_the_credentials_are_masked_and_the_words_stay() -
 
 def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
     found = {secret.reveal() for secret in url_secrets("https://us%2Ber:pa:s%20s@host/p?to%6ben=12%2B45+78;id=200&name#frag")}
-    query = {"to%6ben=12%2B45+78;id=200&name", "token=12+45+78;id=200&name", "token=12+45 78;id=200&name"}
-    user_info = {"us%2Ber:pa:s%20s", "us+er:pa:s s"}
-    assert found == query | user_info | {"pa:s%20s", "pa:s s", "12%2B45+78", "12+45+78", "12+45 78", "frag"}
-    assert url_secrets("https://host/path") == ()
+    assert found > {"us%2Ber:pa:s%20s", "us+er:pa:s s", "pa:s%20s", "pa:s s", "12%2B45+78", "12+45+78", "12+45 78", "frag"}
+    assert "200" not in found
     assert url_secrets("https://[bad?sig=1") == (Secret("https://[bad?sig=1"),)  # cannot be read

@@ -9,7 +9,7 @@ from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES
-from airflow_provider_cloudstore.protocol.settings import Settings, read_extra, warnings_about
+from airflow_provider_cloudstore.protocol.settings import Settings, read_extra, unknown_extras
 from tests.support import connected
 
 
@@ -27,19 +27,13 @@ def value_of(settings: Settings, key: str) -> Any:
 @pytest.mark.parametrize(
     ("host", "more", "base_url"),
     [
-        ("files.example.com", {}, "https://files.example.com"),
-        ("https://files.example.com/", {}, "https://files.example.com"),
         ("files.example.com:8443/a/b/", {}, "https://files.example.com:8443/a/b"),
         ("files.example.com", {"port": 0}, "https://files.example.com"),
         ("files.example.com/a", {"port": 8443}, "https://files.example.com:8443/a"),
         ("files.example.com:1", {"port": 8443}, "https://files.example.com:1"),
-        ("[::1]", {"port": 80, "schema": "HTTP"}, "http://[::1]:80"),
-        ("https://files.example.com", {"schema": "https"}, "https://files.example.com"),
+        ("http://[::1]", {"port": 80, "schema": "HTTP"}, "http://[::1]:80"),
         ("localhost", {"conn_type": "HTTP"}, "http://localhost"),
-        ("files.example.com/a", {"schema": "/b c/@d/"}, "https://files.example.com/a/b%20c/%40d"),
-        ("http://localhost:8080", {}, "http://localhost:8080"),
         ("http://files.example.com", {"allow_http": "TRUE"}, "http://files.example.com"),
-        ("host", {"schema": "a/cloud/api/v2/"}, "https://host/a"),
         ("https://files.example.com/cloud/api/v2", {}, "https://files.example.com"),
     ],
 )
@@ -47,23 +41,19 @@ def test_the_host_is_a_base_url_with_or_without_scheme_port_and_prefix(host: str
     assert read(host, **more).base_url == base_url
 
 
-NO_TOKEN = (
-    "^the connection has no password.*\nSet it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com"
-)
 NOT_A_TOKEN = "^the access token in the connection's .*\nSet the password to the token alone"
-NEVER_IN_A_TOKEN = (" words", "\nbreak", "\t", " ", "\x00", "\u00a0break", "\ud800")
 
 
 @pytest.mark.parametrize(
     ("host", "more", "says"),
     [
-        *[("host", {"password": empty}, NO_TOKEN) for empty in (None, "")],
-        *[("host", {"password": f"hunter2{end}"}, NOT_A_TOKEN) for end in NEVER_IN_A_TOKEN],
+        ("host", {"password": None}, "^the connection has no password.*\nSet it to the service's access token"),
+        *[("host", {"password": f"hunter2{end}"}, NOT_A_TOKEN) for end in (" words", "\nbreak", "\x00", "\u00a0break", "\ud800")],
         (None, {}, r"^the connection has no host; nothing was sent\.\nSet the host to the base URL, such as https"),
-        ("https://", {}, r"^the connection's host https:// has no valid host, .*\.\nSet the host to the base URL"),
+        ("https://", {}, r"^the connection's host \*\*\* has no valid host, .*\.\nSet the host to the base URL"),
+        ("host", {"schema": "hunter2"}, "https://host contradicts the connection's schema"),
         ("host", {"port": "hunter2"}, "not a number from 1 to 65535"),
         ("zero\u200bwidth", {}, "invisible character"),
-        ("https://host", {"schema": "http"}, "https://host contradicts its schema 'http'"),
         ("https://user:hunter2@host", {}, r"^the connection's host https://\*\*\*@host contains a user name or password"),
         ("https://host?token=hunter2", {}, "contains a query"),
         ("http://files.example.com", {}, 'exposes the token in transit; nothing was sent\\.\n.*needs extra "allow_http": true'),
@@ -80,31 +70,22 @@ def test_a_host_or_token_of_no_use_is_refused_with_what_to_write(host: str | Non
 
 # As JSON, and as the text of a form.
 VALUES: list[tuple[str, Any, Any]] = [
-    ("timeout", "86400", 86_400),
-    ("timeout", 0.001, 0.001),
+    ("timeout", "60.5", 60.5),
     ("max_attempts", "1", 1),
     ("verify", "false", False),
     ("verify", "/etc/ca.pem", "/etc/ca.pem"),
     ("proxy", "u:p@proxy:3128", Secret("http://u:p@proxy:3128")),
-    ("proxy", "https://proxy:3128", Secret("https://proxy:3128")),
     ("allow_http", "TRUE", True),
     ("protected_folder_ids", [" root ", 7], {"0", "/", "root", "7"}),
-    ("protected_folder_ids", "a, b", {"0", "/", "a", "b"}),
     ("protected_folder_ids", '["My Folder (2024)", "é/b-c_d.e~f"]', {"0", "/", "My Folder (2024)", "é/b-c_d.e~f"}),
     ("protected_folder_ids", [], {"0", "/"}),
     ("service", "yetishare", "yetishare"),
-    ("authorize", "true", True),
-    ("authorize_with", "account", "account"),
     ("api_path", "/api/v2/", "/api/v2"),
-    ("token_in", "header", "header"),
     ("parameters", '{"account_id": 7}', {"account_id": "7"}),
     ("token_path", "data.link.0.key", Paths((("data", "link", "0", "key"),))),
-    ("file_id_path", "a", Paths((("a",),))),
     ("success_when", "ocs.meta.status=ok", {"": Condition.parse("ocs.meta.status=ok")}),
     ("success_when", '{"delete": "done"}', {"delete": Condition.parse("done")}),
-    ("token_refused_pattern", "log in again", re.compile("log in again", re.IGNORECASE)),
     ("not_found_pattern", "no such (folder|file)", re.compile("no such (folder|file)", re.IGNORECASE)),
-    ("file_page_url", "https://files.example.com/#/files/{file_id}", "https://files.example.com/#/files/{file_id}"),
     ("download_url", " http://dl.example.com/{token}/x ", "http://dl.example.com/{token}/x"),
 ]
 
@@ -114,11 +95,6 @@ def test_an_extra_is_read(key: str, written: Any, value: Any) -> None:
     assert value_of(read(**{key: written}), key) == value
 
 
-def test_every_kind_of_extra_is_tested() -> None:
-    untested = {extra.kind for extra in EXTRAS.values()} - {EXTRAS[key].kind for key, *_ in VALUES}
-    assert not untested, f"tests/unit/protocol/test_settings.py needs a row in VALUES for {untested}"
-
-
 @pytest.mark.parametrize("key", EXTRAS)
 def test_an_extra_that_is_absent_null_or_empty_has_its_default(key: str) -> None:
     empty: list[dict[str, Any]] = [{}, {key: None}, {key: ""}]
@@ -126,35 +102,27 @@ def test_an_extra_that_is_absent_null_or_empty_has_its_default(key: str) -> None
     assert value_of(Settings("https://h", Secret("t")), key) == EXTRAS[key].default
 
 
-@pytest.mark.parametrize("key", [name for name, extra in EXTRAS.items() if extra.bounds])
+@pytest.mark.parametrize("key", ["timeout", "max_attempts"])
 def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
-    lowest, highest = EXTRAS[key].bounds
-    extra: dict[str, Any] = {key: lowest}
-    assert getattr(read(**extra), key) == lowest
-    assert getattr(read(**extra | {key: highest}), key) == highest
+    lowest, highest = EXTRAS[key].accepts
+    assert [getattr(read(**{key: bound}), key) for bound in (lowest, highest)] == [lowest, highest]
     for beyond in (lowest / 2, highest + 1):
         with pytest.raises(ConfigurationError, match=f"^extra '{key}' .* number from {lowest:g} to {highest:g}"):
-            read(**extra | {key: beyond})
+            read(**{key: beyond})
 
 
 @pytest.mark.parametrize(
     "extra",
     [
-        {"timeout": "soon"}, {"timeout": "nan"}, {"timeout": True}, {"timeout": []}, {"timeout": 10**400},
+        {"timeout": "hunter2"}, {"timeout": "nan"}, {"timeout": True}, {"timeout": []}, {"timeout": 10**400},
         {"timeout": "9" * 5000}, {"max_attempts": 2.5}, {"verify": 1}, {"allow_http": "perhaps"}, {"proxy": "proxy:70000"},
-        {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"},
-        {"proxy": "http://proxy:3128?hunter2"}, {"proxy": "socks5://proxy"},
-        {"token_path": 5}, {"token_path": "data..key"},
-        {"service": "v3"}, {"api_path": "https://h/x"}, {"token_in": "cookie"}, {"authorize_with": "login"},
+        {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"}, {"proxy": "socks5://proxy"},
+        {"token_path": 5}, {"token_path": "data..key"}, {"service": "v3"}, {"service": ["x"]}, {"api_path": "https://h/x"},
         {"parameters": ["a"]}, {"parameters": "hunter2"},
-        {"parameters": {"access_token": "x"}}, {"success_when": {"other": "status"}}, {"success_when": "status=1|"},
-        {"success_when": "=1"}, {"success_when": "a..b=1"},
-        {"success_when": "status="}, {"success_when": True}, {"success_when": ["status=1"]}, {"token_refused_pattern": "("},
+        {"success_when": {"other": "status"}}, {"success_when": "status=1|"}, {"success_when": True},
         {"not_found_pattern": "no such ("}, {"not_found_pattern": 5}, {"not_found_pattern": ".*"},
         {"download_url": "https://dl.example.com/"}, {"download_url": "https://dl.example.com/{token}/{token}"},
-        {"download_url": "https://u:hunter2@dl.example.com/{token}"},
-        {"download_url": "https://{token}.example.com/"}, {"download_url": ["https://dl.example.com/{token}"]},
-        {"file_page_url": "https://h/files"},
+        {"download_url": "https://u:hunter2@dl.example.com/{token}"}, {"file_page_url": "https://h/files"},
     ],
 )  # fmt: skip
 def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, Any]) -> None:
@@ -164,35 +132,26 @@ def test_an_extra_that_makes_no_sense_is_refused_by_its_name(extra: dict[str, An
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[1]", '"hunter2"', "hunter2", f'{{"timeout": {"9" * 5000}}}', "[" * 100_000, 5],
-    ids=lambda text: str(text)[:20],
+    "text", ["[1]", "hunter2", f'{{"timeout": {"9" * 5000}}}', "[" * 100_000, 5], ids=lambda text: str(text)[:20]
 )
 def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^the connection\'s extra must be a JSON object, such as") as refused:
         read_extra(text)
     assert "hunter2" not in str(refused.value)
-    assert refused.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    "name", ["protectedFolderIds", "pretected_folder_ids", "protected_ids", "succes_when", "timeuot", "max_attempt", "verify_ssl"]
-)
-def test_an_unknown_extra_that_resembles_a_known_one_is_refused_with_the_one_that_was_meant(name: str) -> None:
-    meant = "protected_folder_ids|success_when|timeout|max_attempts|verify"
-    words = f"^extra '{re.escape(name)}' of the connection is unknown, and resembles '({meant})'"
-    with pytest.raises(ConfigurationError, match=words) as refused:
+@pytest.mark.parametrize("name", ["protectedFolderIds", "Pretected_folder_ids", "protected_ids", "folder_ids"])
+def test_a_misspelling_of_protected_folder_ids_is_refused(name: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"^extra '{name}' of the connection is unknown, and resembles 'protected_folder"
+    ):
         read(**{name: "x"})
-    assert refused.value.permanent
 
 
-@pytest.mark.parametrize("name", ["folder_ids", "extra__http__scheme", "do_not_delete", "my_protected_note", "region"])
-def test_any_other_unknown_extra_has_no_effect_and_is_told_like_another_type(name: str) -> None:
+@pytest.mark.parametrize("name", ["extra__http__scheme", "do_not_delete", "timeuot", "region"])
+def test_any_other_unknown_extra_has_no_effect(name: str) -> None:
     assert read(**{name: "x"}) == read()
-    about_type, unknown = warnings_about("http", {name: "x", "timeout": 1})
-    assert "has the type 'http', not 'cloudstore'" in about_type
-    assert repr(name) in unknown
-    assert all(key in unknown for key in EXTRAS)
+    assert unknown_extras({name: "x", "timeout": 1}) == [name]
 
 
 def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:
@@ -201,8 +160,7 @@ def test_the_test_button_of_airflow_2_sends_each_field_twice() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [",", "a,", "a;b", "a b", '"a"', '["a"', "a*", "None", "{{ var.value.ids }}", '{"a": 1}', [""], [" "], ["a", None],
-     "a\uff0cb", "^a$", "$IDS", [["a"]], [True], {}, {"a": 1}, 5, True],
+    ["a, b", '"a"', '["a"', ["a*"], "None", "{{ var.value.ids }}", '{"a": 1}', [""], ["a", None], ["a\uff0cb"], [[]], [True], 5],
     ids=str,
 )  # fmt: skip
 def test_a_value_that_may_protect_less_than_was_meant_is_refused(value: Any) -> None:
@@ -210,19 +168,9 @@ def test_a_value_that_may_protect_less_than_was_meant_is_refused(value: Any) -> 
         read(protected_folder_ids=value)
 
 
-def test_settings_print_neither_token_nor_proxy() -> None:
-    shown = repr(read(password="hunter2", proxy="http://u:pass-of-proxy@proxy:3128"))
-    assert "hunter2" not in shown
-    assert "pass-of-proxy" not in shown
-
-
-@pytest.mark.parametrize(
-    ("proxy", "credentials"),
-    [
-        ("http://etl:p%40ss@proxy:3128", {"etl:p%40ss", "etl:p@ss", "p%40ss", "p@ss"}),
-        ("http://etl@proxy:3128", {"etl"}),
-        ("http://proxy:3128", set()),
-    ],
-)
-def test_the_credentials_of_a_proxy_are_secret(proxy: str, credentials: set[str]) -> None:
-    assert {secret.reveal() for secret in read(proxy=proxy).secrets} == {"token", *credentials}
+def test_settings_show_no_credential_and_list_those_of_the_proxy() -> None:
+    own = read(password="hunter2", proxy="http://etl:p%40ss@proxy:3128")
+    assert "hunter2" not in repr(own)
+    assert "p%40ss" not in repr(own)
+    assert {secret.reveal() for secret in own.secrets} == {"hunter2", "etl:p%40ss", "etl:p@ss", "p%40ss", "p@ss"}
+    assert {secret.reveal() for secret in read(proxy="http://proxy:3128").secrets} == {"token"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ SERIALIZER_KEYS = ["__id__", "__classname__", "__version__", "__data__", "__type
 
 
 def through_airflow(value: Any) -> list[Any]:
-    """``value`` as each way of the installed Airflow gives it back: the XCom's serializer, and that of a deferral."""
+    """``value`` as each way of the installed Airflow gives it back: the XCom's serializer, a deferral, and the supervisor."""
     from airflow.serialization.serialized_objects import BaseSerialization
 
     try:
@@ -25,15 +26,11 @@ def through_airflow(value: Any) -> list[Any]:
     except ModuleNotFoundError:  # before 3.2
         serde = importlib.import_module("airflow.serialization.serde")
     xcom = serde.deserialize(json.loads(json.dumps(serde.serialize(value), allow_nan=False)))
-    deferral = BaseSerialization.deserialize(
-        json.loads(json.dumps(BaseSerialization.serialize({"event": value}), allow_nan=False))
-    )
-    returned = [xcom, deferral["event"]]
-    try:
-        import msgspec
-    except ImportError:  # Airflow 2 has no supervisor to talk to
-        return returned
-    return [*returned, msgspec.msgpack.decode(msgspec.msgpack.encode(value))]
+    event = BaseSerialization.deserialize(json.loads(json.dumps(BaseSerialization.serialize({"event": value}), allow_nan=False)))
+    with suppress(ImportError):  # Airflow 2 has no supervisor to talk to
+        msgspec = importlib.import_module("msgspec")
+        return [xcom, event["event"], msgspec.msgpack.decode(msgspec.msgpack.encode(value))]
+    return [xcom, event["event"]]
 
 
 scalars = st.one_of(
@@ -58,10 +55,6 @@ def test_what_is_stored_comes_back_from_every_serializer_of_airflow_as_it_was(va
     assert storable(stored) == stored
 
 
-def test_a_key_that_serializers_give_a_meaning_to_is_stored_under_another_name() -> None:
-    assert storable({"a": {"__type": 1, "_b": 2}}) == {"a": {"key__type": 1, "_b": 2}}
-
-
 def test_numbers_that_do_not_fit_are_text() -> None:
     assert storable([2**63, -(2**63) - 1, math.nan, -math.inf]) == [str(2**63), str(-(2**63) - 1), "NaN", "-Infinity"]
     assert storable(2.0**53 + 2) == "9007199254740994.0"  # PostgreSQL would return an integer
@@ -78,29 +71,21 @@ def test_a_secret_is_replaced_in_texts_keys_and_numbers_wherever_they_are() -> N
 @pytest.mark.parametrize(
     "name",
     [
-        "token", "tokens", "download_token", "downloadToken", "downloadtoken", "refresh_token", "next_page_token", "password",
-        "passphrase", "user_pass", "pin", "X-Amz-Signature", "sig", "client_secret", "secret_key", "secretKey", "private_key",
-        "SSH Private Key", "apiKey", "api.key", "access-key", "accessKeyId", "AWSAccessKeyId", "session", "session_id",
-        "sessionId", "PHPSESSID", "cookie", "Set-Cookie", "jwt", "idJWT", "Authorization", "x-auth", "password2", "sid",
+        "token", "tokens", "downloadToken", "next_page_token", "passphrase", "user_pass", "pin", "X-Amz-Signature",
+        "client_secret", "SSH Private Key", "apiKey", "api.key", "AWSAccessKeyId", "session_id", "PHPSESSID", "Set-Cookie",
+        "Authorization", "x-auth", "password2",
     ],
 )  # fmt: skip
 def test_a_text_whose_name_says_that_it_is_a_credential_is_masked(name: str) -> None:
     assert storable([{"data": {name: "abc", "file_id": "f1"}}]) == [{"data": {name: "***", "file_id": "f1"}}]
-    assert storable({name: ["abc", 5], "n": 1}) == {name: ["***", 5], "n": 1}
-    assert storable({name: {"value": "abc", "used": 5}}) == {name: {"value": "***", "used": 5}}
+    assert storable({name: ["abc", 2**63, {"value": "abc", "used": 5}]}) == {name: ["***", "***", {"value": "***", "used": 5}]}
     for said in (None, True, 5, 1.5, "false", "Production"):
         assert storable({name: said}) == {name: said}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "token_type", "tokenize_count", "file_id", "expires", "design", "author", "key", "monkey", "keyboard", "public_key",
-        "mapping", "bypass", "compass", "profession_id", "spin", "config", "oauth", "object_key",
-    ],
-)  # fmt: skip
-def test_other_fields_are_kept(name: str) -> None:
-    assert storable({name: "abc"}) == {name: "abc"}
+def test_other_fields_are_kept() -> None:
+    names = ["token_type", "tokenize_count", "design", "author", "key", "monkey", "public_key", "bypass", "spin", "oauth"]
+    assert storable(dict.fromkeys(names, "abc")) == dict.fromkeys(names, "abc")
 
 
 def test_what_is_too_large_is_left_out_and_says_so() -> None:

@@ -15,33 +15,23 @@ AT_SIGN, HOST_OR_PORT = "an '@' after what may be user info", "no valid host, or
 @pytest.mark.parametrize(
     ("url", "says", "shown"),
     [
-        ("https://user:hunter/2pass@host/x", HOST_OR_PORT, MASK),
         *[
             (f"https://{credentials}@host/x", AT_SIGN, MASK)
-            for credentials in (
-                "user:8443/",
-                "user:p@hunter/2",
-                "user:p@h.example/hunter/2",
-                "hunter@h.example/2",
-                "user:hunter@2",
-            )
+            for credentials in ("user:8443/", "user:p@hunter/2", "hunter@h.example/2")
         ],
+        ("https://user:hunter/2pass@host/x", HOST_OR_PORT, MASK),
         ("https://user:hunter#2@host/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@a:b:1/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@[bad/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@a%2eb/x", HOST_OR_PORT, MASK),
+        ("https://user%3Ahunter2%40host/x", HOST_OR_PORT, MASK),
         ("https://user:hunter2@a..b/x", HOST_OR_PORT, MASK),
-        (f"https://{'a' * 64}.example/x", HOST_OR_PORT, f"https://{'a' * 64}.example/x"),
+        (f"https://{'a' * 64}.example/x", HOST_OR_PORT, MASK),
         ("https://files.example.com:0/x", HOST_OR_PORT, MASK),
-        ("https://files.example.com:65536/x?sig=hunter", HOST_OR_PORT, MASK),
         ("https://user:hunter2\\@host/x", "a backslash", MASK),
-        ("https://files.example.com/a\\b (1).txt", "a backslash", "https://files.example.com/a\\b (1).txt"),
-        ("https://files.example.com/a b.txt", "a space", "https://files.example.com/a b.txt"),
-        ("https://user:hunter 2@host/x", "a space", MASK),
         ("https://u:hunter2@h/a b?sig=hunter2", "a space", MASK),
         ("https://h/a\u200bb", "an invisible character", MASK),
-        ("user:hunter2@host/x", "no scheme", MASK),
-        ("/files/report.csv", "no scheme", "/files/report.csv"),
+        ("/files/report.csv", "no scheme", MASK),
         ("s3://bucket/key?sig=hunter2", "the scheme 's3'", "s3://bucket/key?***"),
     ],
 )
@@ -55,11 +45,9 @@ def test_a_source_is_refused_with_what_is_wrong_and_named_without_what_may_be_se
 
 @pytest.mark.parametrize(
     "url",
-    ["https://h/@scope/package", "https://h/icon-bg@4x.png", "https://cdn.example.com/npm/jquery@3.7.1/dist/a@b.js",
-     "http://127.0.0.1:8080/a@b", "http://localhost:8080/a@b", "https://[::1]:8443/a@b", "https://[::1]/a@b",
-     "https://npm.example.com:8443/@scope/package@1.0/x.tgz?sig=a@b", "https://h:8443/f?mail=a@b", "https://h/f?mail=a@b",
-     "https://u:p@h:8443/f?sig=a%40b", "https://[::1]/f?mail=a@b", "https://h./f",
-     "https://bücher.example/f", "https://10.0.0.1:65535", "https://a_b/f"],
+    ["https://h/icon-bg@4x.png", "https://cdn.example.com/npm/jquery@3.7.1/dist/a@b.js", "http://127.0.0.1:8080/a@b",
+     "http://localhost:8080/a@b", "https://[::1]:8443/a@b", "https://npm.example.com:8443/@scope/package@1.0/x.tgz?sig=a@b",
+     "https://h:8443/f?mail=a@b", "https://u:p@h:8443/f?sig=a%40b", "https://h./f", "https://bücher.example/f", "https://a_b/f"],
 )  # fmt: skip
 def test_a_source_that_everybody_reads_alike_is_sent_as_it_is(url: str) -> None:
     assert UploadFromUrl(settings(), url).subject == url
