@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__, exceptions
-from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import finding, meanings
+from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
+from airflow_provider_cloudstore.protocol import finding, guards, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.parameters import FILE_ID, FOLDER_ID, SOURCE_URL, Parameter, other_parameters
 from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, parameter_secrets, redact, redact_url
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
@@ -23,6 +23,52 @@ from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, Re
 T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an operation. It has the same name in the request and in the hooks' methods.
+
+    :param validate: the guard, which returns the value as it is sent.
+    """
+
+    name: str
+    validate: Callable[[Any, Settings], str]
+
+
+FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
+FILE_ID = Parameter("file_id", lambda value, _: guards.validate_text(value, "file_id"))
+SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value))
+
+
+def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) -> tuple[Parameter, ...]:
+    """Return a parameter for each name in ``given``, which a call carries in addition to its own parameters.
+
+    :param known: the names of the call's own parameters.
+    :raises InvalidInputError: if ``given`` is not a dict with texts as keys, or contains a name that the call itself uses.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidInputError("parameters must be a dict of names and values", operation=operation)
+    taken = ("access_token", *known)
+    if wrong := [name for name in given if not _is_text(name) or not name or name.lower() in taken]:
+        reason = f"a parameter's name must be a text, and not {' or '.join(taken)}, which the hook adds itself"
+        raise InvalidInputError(f"{reason}: {wrong[0]!r}", operation=operation)
+    return tuple(map(_other_parameter, given))
+
+
+def _other_parameter(name: str) -> Parameter:
+    def validate(value: Any, _: Settings) -> str:
+        text = guards.text_of(value)
+        if text is None or not _is_text(text):
+            reason = f"parameter {name!r} must be an integer or a text in valid Unicode, not {type(value).__name__}"
+            raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
+        return text
+
+    return Parameter(name, validate)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 class Operation(Generic[T]):
@@ -62,7 +108,7 @@ class Operation(Generic[T]):
                 parameter.name: parameter.validate(value, settings)
                 for parameter, value in zip(self.parameters, arguments, strict=True)
             }
-        except exceptions.InvalidInputError as error:
+        except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
         self.secrets = tuple(secret for name, value in self.arguments.items() for secret in parameter_secrets(name, value))
         """The credentials in the arguments."""

@@ -10,8 +10,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
-from airflow_provider_cloudstore.protocol.parameters import Parameter, other_parameters
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, other_parameters
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret

@@ -1,17 +1,20 @@
-"""Declares everything that is particular to a service: one dataclass, and a row of data for each known service.
+"""Declares everything that is particular to a service, and every extra of a connection.
 
-Each field is also an extra of the connection with the same name, and the extra overrides the row. An unknown service can be
-declared with a handful of extras.
+Each field of :class:`Service` is an extra of the same name, which overrides the row of a known service. So a service that nobody
+knows is declared with a handful of extras. The settings, the connection form, the docs and the tests read these declarations.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.protocol.extras import Extra, Extras, declare, extras_of
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
+
+if TYPE_CHECKING:  # this module must import fast, because Airflow loads the form of every provider
+    from airflow_provider_cloudstore.protocol.secrets import Secret
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
 OPERATION_KEYS = ("delete", "upload", "link")
@@ -43,6 +46,36 @@ _MESSAGES = (
     "response|message|msg|error.message|error.error_msg|error_description|error_message|error_msg|errmsg|errors.0.message|error"
     "|detail|description|reason|data.message|0|error.code|errno|code"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """The declaration of an extra.
+
+    :param default: the value if the extra is absent, null or empty.
+    :param kind: how the value is written; ``protocol/settings.py`` has a parser for each kind.
+    :param help: what the extra is for; the form shows this text, and the extra's row in the docs begins with it.
+    :param accepts: the lowest and the highest number, the words of a choice, or the placeholder of a URL.
+    :param is_secret: whether the value may contain a credential, so that the form hides it.
+    """
+
+    default: Any
+    kind: str
+    label: str
+    help: str
+    accepts: tuple[Any, ...] = ()
+    is_secret: bool = False
+
+
+def declare(default: Any, kind: str, label: str, help: str, accepts: tuple[Any, ...] = (), *, is_secret: bool = False) -> Any:
+    """Return a dataclass field that declares an extra."""
+    extra = Extra(default, kind, label, help, accepts, is_secret)
+    return field(default_factory=lambda: default, metadata={"extra": extra}, repr=not is_secret)
+
+
+def extras_of(declaration: type[Any]) -> dict[str, Extra]:
+    """Return the extras that a dataclass declares, by name."""
+    return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -147,6 +180,28 @@ SERVICES: dict[str, Service] = {
     ),
 }
 """The known services, by the name that extra ``service`` takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """The values of the extras that say how to use a service, as ``protocol/settings.py`` parses them."""
+
+    timeout: float = declare(30, "number", "Timeout (seconds)", "Seconds for each step of a request.", (0.001, 86_400))
+    max_attempts: int = declare(4, "integer", "Attempts", "Maximum requests per call.", (1, 86_400))
+    verify: bool | str = declare(True, "boolean or path", "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
+    proxy: Secret | None = declare(None, "proxy", "Proxy", "URL of a proxy, with credentials percent-encoded.", is_secret=True)
+    allow_http: bool = declare(False, "boolean", "Allow plain http", "Allow http to other machines, which exposes the token.")
+    protected_folder_ids: frozenset[str] = declare(
+        frozenset({"0", "/"}), "folder ids", "Protected folder ids", 'Ids that are never deleted, as a JSON list: ["archive"].'
+    )
+    file_page_url: str = declare(
+        "",
+        "URL template",
+        "File page URL",
+        "URL of a file's page, with {file_id} in the id's place. Airflow's UI links to it as File.",
+        ("{file_id}",),
+    )
+
 
 EXTRAS: dict[str, Extra] = {
     "service": Extra(API_V2, "choice", "Service", f"The set of defaults: {' or '.join(SERVICES)}.", tuple(SERVICES)),

@@ -13,11 +13,18 @@ from typing import Any, Self
 from urllib.parse import quote, urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
-from airflow_provider_cloudstore.protocol.extras import Extras, extras_of
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
-from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, OPERATION_KEYS, SERVICES, Service
+from airflow_provider_cloudstore.protocol.services import (
+    API_V2,
+    EXTRAS,
+    OPERATION_KEYS,
+    SERVICES,
+    Extras,
+    Service,
+    extras_of,
+)
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"

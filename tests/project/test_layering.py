@@ -33,7 +33,7 @@ NOT_LOADED = {"exceptions", "protocol", "clients", "stores", "batch", "hooks", "
 """What only a running task needs is imported in ``execute``: a DAG file does not pay for it."""
 BATCH = f"{OWN}.batch.operator.RemoteUrlBatchUploadOperator"
 """All that the rest knows of batches: ``operators.cloudstore`` has each operator."""
-FORM = {f"{OWN}.protocol", f"{OWN}.protocol.extras"}
+FORM = {f"{OWN}.protocol"}
 """What Airflow loads when it asks for the connection form."""
 OF_BATCH = {f"{OWN}.batch", f"{OWN}.batch.operator"}
 
