@@ -36,7 +36,7 @@ help: ## list the targets
 	@echo; echo "The parts of the slow tests: $(SLOW)" | fold -s -w 120
 
 # An environment, such as env-3.3.2 or env-3.3.2-site, whose last word says what it is for.
-EXTRAS := workbench:test,distributed,neighbours site:test,site,ui package:test,package
+EXTRAS := workbench:test,distributed,neighbours site:test,site package:test,package
 COMMA := ,
 variant = $(lastword $(subst -, ,$1))
 bootstrap = $(PYTHON) scripts/bootstrap.py $1 $(if $(filter $(NEW),$1),test$(COMMA)dev,$(patsubst $(variant):%,%,$(filter $(variant):%,$(EXTRAS))))
@@ -88,14 +88,14 @@ test-built-on-%: env-%-wheel ## run the fast tests on the wheel in dist/, on one
 
 # The slow tests, by name: the environments that each runs in (without an entry, the newest and the oldest), its tests, and what it needs.
 SLOW := test-airflow-new test-airflow-old test-airflow-middle test-distributed test-doctor test-in-time test-kill \
-  test-neighbours test-site test-triggerer test-typed test-ui test-wheel
+  test-neighbours test-triggerer test-ui test-wheel
 PATHS_airflow-new := $(filter-out %/__pycache__/ %/killed_batch/,$(wildcard tests/airflow/*/))
 ON_airflow-new := $(NEW)
 # And the examples and guides, with the imports of Airflow 2; on its last release, which most teams have.
 PATHS_airflow-old := $(PATHS_airflow-new) tests/docs/dags_examples tests/docs/guides
 ON_airflow-old := 2.11.2
 # Airflow 3.0 resumes deferred tasks in a way of its own.
-PATHS_airflow-middle := tests/airflow/waiting tests/airflow/yetishare
+PATHS_airflow-middle := tests/airflow/waiting
 ON_airflow-middle := $(MIDDLE)
 PATHS_distributed := tests/cluster/distributed -s
 ON_distributed := $(NEW)-workbench
@@ -106,13 +106,8 @@ ON_in-time := $(NEW)
 PATHS_kill := tests/airflow/killed_batch -rP
 PATHS_neighbours := tests/wire/neighbours
 ON_neighbours := $(NEW)-workbench
-PATHS_site := tests/site
-ON_site := $(NEW)-site
 PATHS_triggerer := tests/cluster/triggerer -s
 ON_triggerer := $(NEW)-workbench
-PATHS_typed := tests/docs/typed
-ON_typed := $(NEW)
-WITH_typed := basedpyright
 PATHS_ui := tests/ui
 WITH_ui := playwright
 # In an empty environment.
@@ -127,7 +122,6 @@ $(SLOW): test-%:
 
 test-airflow: test-airflow-new test-airflow-old test-airflow-middle ## run tests/airflow without kills, in a full Airflow: newest, oldest, 3.0
 test-ui: chromium
-test-site: chromium site
 test-neighbours: neighbours
 neighbours:
 	@scripts/apt.sh nginx haproxy
@@ -170,7 +164,7 @@ DAY_3.2.2 := 2026-05-30
 DAY_3.3.2 := 2026-09-18
 # The newest file covers every extra. Files hold for every Python, by markers.
 EXTRAS_$(OLD) := --extra test --extra ui
-EXTRAS_$(NEW) := --extra test --extra dev --extra typed --extra ui --extra distributed --extra neighbours --extra package --extra site
+EXTRAS_$(NEW) := --extra test --extra dev --extra ui --extra distributed --extra neighbours --extra package --extra site
 COMPILE := uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url pyproject.toml -
 # First what Airflow and the package had on the day; then, with that, the newest test tools.
 constraints: $(addprefix constraints-,$(AIRFLOWS)) ## pin the dependencies of each Airflow's release day, and the newest test tools with them (needs uv)

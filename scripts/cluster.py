@@ -140,10 +140,9 @@ class Cluster:
         response.raise_for_status()
         return response.json() if response.content else None
 
-    def connect(self, url: str, access_token: str, conn_id: str = "cloudstore_default", **extra: Any) -> None:
+    def connect(self, url: str, access_token: str, conn_id: str) -> None:
         """Point a connection to a service, for all tasks started from now on."""
-        connection = {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))}
-        self.store("connections", {**connection, "extra": json.dumps(extra)} if extra else connection)
+        self.store("connections", {"connection_id": conn_id, **json.loads(airflow_connection(url, access_token))})
 
     def store(self, kind: str, entity: dict[str, Any]) -> None:
         """Create or overwrite one of the ``connections`` or ``pools``, as the REST API takes it."""

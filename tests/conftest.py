@@ -14,10 +14,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 gc.disable()  # until the tests are collected
 
@@ -52,45 +50,29 @@ from scripts.airflow_home import migrate  # noqa: E402
 
 __all__ = ["cloudstore_emulator"]
 
-_SLOW, _OF_A_DAG = 1800, 600
-"""Seconds until a slow test times out, and one that runs a DAG: alone up to 44 s (Airflow 3.2.2)."""
+
+def _runs_a_dag(item: pytest.Item) -> bool:
+    return "airflow_db" in getattr(item, "fixturenames", ())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what runs DAGs, in one process: the first task of a process costs five seconds of imports."""
+    items.sort(key=lambda item: not _runs_a_dag(item))
     for item in items:
-        runs_a_dag = "airflow_db" in getattr(item, "fixturenames", ())
-        if (item.get_closest_marker("slow") or runs_a_dag) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(_SLOW if item.get_closest_marker("slow") else _OF_A_DAG))
+        seconds = None
+        if item.get_closest_marker("slow"):
+            seconds = 1800
+        elif _runs_a_dag(item):
+            seconds = 600  # alone up to 44 s (Airflow 3.2.2)
+            item.add_marker(pytest.mark.xdist_group("tasks"))
+        if seconds and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(seconds))
 
 
 def pytest_collection_finish() -> None:
     """Exempt what was imported and collected from every garbage collection of the run."""
     gc.freeze()
     gc.enable()
-
-
-_RUN_TASKS = (
-    "tests/unit/operators/test_file_link.py",
-    "tests/unit/doctor/test_connections.py",
-    "tests/unit/operators/test_base.py",
-    "tests/unit/operators/test_cloudstore.py",
-    "tests/unit/operators/test_download.py",
-    "tests/unit/protocol/test_storable.py",
-)
-
-
-def _scope(nodeid: str) -> str:
-    """Return the group of tests that one pytest-xdist worker runs: those of one function.
-
-    One worker runs everything that runs tasks: a process's first task costs five seconds of imports.
-    """
-    return "tasks" if nodeid.startswith(_RUN_TASKS) else nodeid.partition("[")[0]
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = _scope
-    return scheduler
 
 
 @pytest.fixture(scope="session")

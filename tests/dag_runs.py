@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 try:  # as Airflow 3.3 does by itself: 3.0 to 3.2 build their API anew for each task, which takes three seconds
@@ -29,15 +27,14 @@ class DagRunResult:
     values: dict[str, Any] = field(repr=False)
 
 
-def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: datetime | None = None) -> DagRunResult:
+def run_dag(dag: Any, conf: Mapping[str, Any] | None = None) -> DagRunResult:
     """Run a DAG to its end in this process, deferred tasks included. It does not raise when a task fails: check the state.
 
     Airflow's database must exist (``airflow db migrate``), and Airflow 3 requires the DAG's file to be in its DAGs folder.
 
     :param conf: the configuration of the run; it overrides ``params``.
     """
-    date = "logical_date" if "logical_date" in inspect.signature(dag.test).parameters else "execution_date"  # Airflow 2
-    run = dag.test(run_conf=dict(conf or {}), **({date: logical_date} if logical_date else {}))
+    run = dag.test(run_conf=dict(conf or {}))
     instances = {_name(ti): ti for ti in run.get_task_instances()}
     return DagRunResult(
         state=str(run.state),
@@ -46,9 +43,9 @@ def run_dag(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: da
     )
 
 
-def succeed(dag: Any, conf: Mapping[str, Any] | None = None, *, logical_date: datetime | None = None) -> DagRunResult:
+def succeed(dag: Any, conf: Mapping[str, Any] | None = None) -> DagRunResult:
     """As :func:`run_dag`, for a run that must succeed."""
-    run = run_dag(dag, conf, logical_date=logical_date)
+    run = run_dag(dag, conf)
     assert run.state == "success", str(run)
     return run
 

@@ -58,10 +58,6 @@ def test_the_workflows_test_the_whole_matrix() -> None:
     assert released == PAIRS
 
 
-def test_the_pins_name_no_index() -> None:
-    assert not [file.name for file in (ROOT / "constraints").glob("*.txt") if "://" in file.read_text()]
-
-
 def test_the_changelog_begins_with_what_is_unreleased_and_a_tag_has_the_version_and_an_entry() -> None:
     entries = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert entries[0] == "Unreleased"

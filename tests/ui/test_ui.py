@@ -1,4 +1,4 @@
-"""The first day in a browser: ``make up`` and one click, and the connection form filled in, tested and saved.
+"""The connection form in a browser: filled in, tested and saved, in the Airflow of ``make up`` and in Airflow 2.
 
 Slow: ``make test-ui`` runs it on both Airflows. It needs Debian's Chromium.
 """
@@ -18,7 +18,6 @@ from scripts.browser import CHROMIUM, LIMIT, local_page
 from scripts.cluster import responds
 from scripts.up import FOLDER, running
 from tests.real_airflow import AIRFLOW_2, RealAirflow
-from tests.support import eventually
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-ui installs it")
 
@@ -35,60 +34,15 @@ pytestmark = [
 def page() -> Iterator[Any]:
     with local_page() as page:
         sync_api.expect.set_options(timeout=LIMIT)
-        page.on("response", print_change)
         yield page
         if not AIRFLOW_2:
             print((FOLDER / "airflow.log").read_text()[-10_000:])  # shown if the test fails
 
 
-def print_change(response: Any) -> None:
-    """Print a request that changes something, which is shown if the test fails."""
-    if response.request.method != "GET":
-        print(response.status, response.url)
-
-
-@pytest.fixture(scope="module")
-def up() -> Iterator[dict[str, str]]:
-    with running() as addresses:
-        yield addresses
-
-
-@pytest.mark.skipif(AIRFLOW_2, reason="make up runs Airflow 3")
-def test_one_click_runs_an_example_green(up: dict[str, str], page: Any) -> None:
-    dag = f"{up['Airflow']}/api/v2/dags/example_staged_etl"
-    eventually(lambda: page.request.get(dag).ok, seconds=60)  # Airflow lists a DAG some seconds after it has started
-    runs = f"{dag}/dagRuns"
-    earlier = {run["dag_run_id"] for run in page.request.get(runs).json()["dag_runs"]}
-    page.goto(f"{up['Airflow']}/dags/example_staged_etl")
-    page.get_by_role("button", name="Trigger").first.click()
-    dialog = page.get_by_role("dialog")
-    submit = dialog.get_by_role("button", name="Trigger")
-    sync_api.expect(submit).to_be_enabled()
-    submit.click()
-    sync_api.expect(dialog).not_to_be_visible(timeout=3 * LIMIT)  # SQLite may wait for its lock more than once
-
-    def state() -> Any:
-        started = [run for run in page.request.get(runs).json()["dag_runs"] if run["dag_run_id"] not in earlier]
-        states = [run["state"] for run in started if run["run_type"] == "manual"]
-        return not {"queued", "running"} & set(states) and states
-
-    assert set(eventually(state, seconds=180)) == {"success"}
-
-
-def click_test(page: Any, conn_id: str) -> bool:
-    """Click a connection's Test button, and read what Airflow was told; the page shows it too."""
-    row = page.get_by_role("row", name=re.compile(conn_id))
-    with page.expect_response("**/connections/test") as response:
-        row.get_by_role("button", name="Test Connection").click()
-    reported = response.value.json()
-    assert WORKS.search(reported.get("message", "")), reported
-    return bool(reported["status"])
-
-
 @pytest.mark.skipif(AIRFLOW_2, reason="the form of Airflow 3.2 and later")
-def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], page: Any) -> None:
+def test_the_connection_form_is_filled_in_saved_and_tested(page: Any) -> None:
     conn_id = f"form_{time.time_ns()}"  # the database of make up stays
-    with Emulator(access_token="typed-into-the-form") as emulator:
+    with running() as up, Emulator(access_token="typed-into-the-form") as emulator:
         page.goto(f"{up['Airflow']}/connections")
         page.get_by_role("button", name="Add Connection").click()
         dialog = page.get_by_role("dialog")
@@ -105,7 +59,12 @@ def test_the_connection_form_is_filled_in_saved_and_tested(up: dict[str, str], p
         dialog.locator("[name=password]").fill(emulator.access_token)
         dialog.get_by_role("button", name="Save").click()
         sync_api.expect(dialog).not_to_be_visible()
-        assert click_test(page, conn_id) is True
+        row = page.get_by_role("row", name=re.compile(conn_id))
+        with page.expect_response("**/connections/test") as response:
+            row.get_by_role("button", name="Test Connection").click()
+        reported = response.value.json()
+        assert WORKS.search(reported.get("message", "")), reported
+        assert reported["status"] is True
         assert emulator.state()["requests"] == {"link": 1}
 
 

@@ -118,19 +118,21 @@ def connections() -> Iterator[dict[str, dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def folder(airflow: RealAirflow, connections: dict[str, dict[str, Any]]) -> Path:
-    """What a finished run of the canary DAG has written, on the Airflow of all tests."""
-    found = airflow.home.parent
-    (found / "urls.csv").write_text(f"url\n{SOURCE}\n")
-    airflow.store(connections, {"canary_source": SOURCE})
-    airflow.unpause("canary")
-    started = "select run_id from dag_run where dag_id = 'canary'"
-    ((run_id,),) = airflow.until("the run has begun", lambda: airflow.rows(started))
-    airflow.finish(run_id, 600)
-    return found
+def airflow(connections: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealAirflow]:
+    """An Airflow at DEBUG on which the DAG has run; its home is in the folder that the DAG reads and writes."""
+    folder = tmp_path_factory.mktemp("canary")
+    (folder / "urls.csv").write_text(f"url\n{SOURCE}\n")
+    env = {"AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG", "CANARY_FOLDER": str(folder)}
+    with RealAirflow(folder / "home", Path(__file__).resolve().parent / "dags", **env) as running:
+        running.store(connections, {"canary_source": SOURCE})
+        running.start_all()
+        running.unpause("canary")
+        started = "select run_id from dag_run where dag_id = 'canary'"
+        ((run_id,),) = running.until("the run has begun", lambda: running.rows(started))
+        running.finish(run_id, 600)
+        yield running
 
 
-@pytest.mark.usefixtures("folder")
 def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, connections: dict[str, dict[str, Any]]) -> None:
     states = dict(airflow.rows("select task_id, state from task_instance where dag_id = 'canary'"))
     succeed = {f"{operator}.{name}" for operator in ("delete", "upload", "link") for name in ("ok", "longer", "site")}
@@ -142,7 +144,6 @@ def test_every_operator_ends_as_its_service_requires(airflow: RealAirflow, conne
     assert len(states) == 3 * (len(connections) - len(DOWNLOAD_FAULTS)) + 12
 
 
-@pytest.mark.usefixtures("folder")
 def test_no_log_file_shows_a_secret(airflow: RealAirflow) -> None:
     files = dict(airflow.logs())
     (tasks,) = airflow.rows("select count(*) from task_instance where dag_id = 'canary'")
@@ -152,7 +153,6 @@ def test_no_log_file_shows_a_secret(airflow: RealAirflow) -> None:
     assert not leaks(files.items(), SECRETS)
 
 
-@pytest.mark.usefixtures("folder")
 def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflow: RealAirflow) -> None:
     # Airflow 3's supervisor masks task logs, not its own console: there it repeats what a task prints, and at DEBUG the XComs.
     unmasked = ("[task.stdout]", "msg=SetXCom(key='download_link'", "msg=SetXCom(key='return_value'")
@@ -160,13 +160,12 @@ def test_no_console_shows_a_secret_but_where_airflow_itself_does_not_mask(airflo
     assert not {leak for leak in found if not any(mark in leak[1] for mark in unmasked)}
 
 
-def test_no_receipt_shows_a_secret(folder: Path) -> None:
-    parts = [(part, part.read_text()) for part in folder.glob("receipts-*/part-*.jsonl")]
+def test_no_receipt_shows_a_secret(airflow: RealAirflow) -> None:
+    parts = [(part, part.read_text()) for part in airflow.home.parent.glob("receipts-*/part-*.jsonl")]
     assert len(parts) == 3
     assert not leaks(parts, SECRETS)
 
 
-@pytest.mark.usefixtures("folder")
 def test_no_table_but_the_connections_and_the_documented_xcoms_shows_a_secret(airflow: RealAirflow) -> None:
     tables = list(airflow.tables())
 

@@ -24,7 +24,7 @@ CONTENT = os.urandom(16 * 1024 * 1024)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 OLD = b"the file that is replaced"
 DAG = "lost_nodes"
-SERVICES = ("upload", "stuck_upload", "files", "polled", "deferred", "slow", "limited")
+SERVICES = ("upload", "stuck_upload", "files", "polled", "deferred")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,10 @@ def stage(running_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         services["files"].put_file(CONTENT, "f1")
         services["files"].fault("drop_body", operation="download", after=len(CONTENT) // 2)
         services["files"].fault("delay", operation="download", seconds=600, times=3)
-        services["limited"].put_file(CONTENT, "f1")
-        services["limited"].fault("status", operation="link", status=429, headers={"Retry-After": "7"})
         cluster.heal()
         stack.callback(cluster.heal)
         for name, service in services.items():
-            cluster.connect(service.url, service.access_token, name, **({"max_attempts": 1} if name == "limited" else {}))
+            cluster.connect(service.url, service.access_token, name)
         stage = Stage(cluster, services, cluster.trigger(DAG, folder=str(folder), sha256=SHA256), folder)
         in_the_middle = {
             "an upload has no response yet": lambda: services["stuck_upload"].state()["effects"].get("upload"),
@@ -118,16 +116,3 @@ def test_an_upload_that_waits_is_sent_once_though_its_worker_or_its_triggerer_is
     assert stage.cluster.xcom(DAG, stage.run_id, task_id) == stored["file_id"]
     assert stage.cluster.xcom(DAG, stage.run_id, task_id, "upload")["file_id"] == stored["file_id"]
     assert stage.services[service].state()["requests"]["upload"] == 1
-
-
-def test_an_upload_whose_wait_timed_out_is_sent_again_by_a_clear_alone(stage: Stage) -> None:
-    assert stage.ended("timed_out") == ("failed", 1)  # of three
-    assert stage.uploads("slow") == (1, 1)
-    body = {"dry_run": False, "dag_run_id": stage.run_id, "task_ids": ["timed_out"]}
-    stage.cluster.api("POST", f"/dags/{DAG}/clearTaskInstances", body)
-    stage.cluster.until("it is sent again", lambda: stage.uploads("slow") == (2, 2))
-    assert stage.ended("timed_out") == ("failed", 2)
-
-
-def test_airflow_retries_when_the_service_asked_for_it(stage: Stage) -> None:
-    assert stage.ended("limited") == ("success", 2)  # the task's own retry_delay is an hour

@@ -19,7 +19,7 @@ from tests.unit.batch.folders import MemoryFolder
 
 pytestmark = pytest.mark.slow  # make test-in-time
 
-# Two seconds are promised, and checked by make test-kill. What is waited for here takes a minute, and a machine may be busy.
+# Two seconds are promised, and checked in tests/unit/batch. What is waited for here takes a minute, and a machine may be busy.
 AT_ONCE = 10.0
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, DownloadLinkOperator, RemoteUrlUploadOperator
-from airflow_provider_cloudstore.retry_policies.cloudstore import CloudStoreRetryPolicy
+from airflow_provider_cloudstore.operators.cloudstore import DownloadFileOperator, RemoteUrlUploadOperator
 
 
 class StandingUpload(RemoteUrlUploadOperator):
@@ -41,17 +40,6 @@ with DAG(
     )
     RemoteUrlUploadOperator(
         task_id="deferred", url="https://source.example/d", cloudstore_conn_id="deferred", deferrable=True, queue="w2", **waiting
-    )
-    RemoteUrlUploadOperator(
-        task_id="timed_out", url="https://source.example/t", cloudstore_conn_id="slow", queue="w2", **{**waiting, "timeout": 3}
-    )
-    DownloadLinkOperator(
-        task_id="limited",
-        file_id="f1",
-        cloudstore_conn_id="limited",
-        queue="w2",
-        retry_delay=timedelta(hours=1),
-        retry_policy=CloudStoreRetryPolicy(),
     )
     DownloadFileOperator(
         task_id="download",
