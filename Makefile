@@ -95,7 +95,7 @@ ON_airflow-new := $(NEW)
 PATHS_airflow-old := $(PATHS_airflow-new) tests/docs/dags_examples tests/docs/guides
 ON_airflow-old := 2.11.2
 # Airflow 3.0 resumes deferred tasks in a way of its own.
-PATHS_airflow-middle := tests/airflow/waiting
+PATHS_airflow-middle := tests/airflow/waiting tests/airflow/yetishare
 ON_airflow-middle := $(MIDDLE)
 PATHS_distributed := tests/cluster/distributed -s
 ON_distributed := $(NEW)-workbench
