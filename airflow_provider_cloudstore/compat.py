@@ -51,14 +51,13 @@ else:
     from airflow.hooks.base import BaseHook
 
 if TYPE_CHECKING or _AIRFLOW >= (3,):
-    from airflow.sdk import BaseOperator, BaseOperatorLink, Context, ObjectStoragePath, XComArg, get_current_context
+    from airflow.sdk import BaseOperator, BaseOperatorLink, Context, ObjectStoragePath, XComArg
     from airflow.sdk.log import mask_secret
 else:
     from airflow.io.path import ObjectStoragePath
     from airflow.models.baseoperator import BaseOperator
     from airflow.models.baseoperatorlink import BaseOperatorLink
     from airflow.models.xcom_arg import XComArg
-    from airflow.operators.python import get_current_context
     from airflow.utils.context import Context
     from airflow.utils.log.secrets_masker import mask_secret
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 _LOCAL = ("", "file", "local")
-_TRANSACTIONAL = ("s3", "s3a", "gs", "gcs")  # an upload to these is invisible until it is committed
-# Here, a file written in a single request appears when it is complete, and a folder is a name prefix that needs no creation.
-_OBJECT_STORES = (*_TRANSACTIONAL, "abfs", "abfss", "adl", "oss", "memory")
+# Here, an uploaded file appears when it is complete, and a folder is a name prefix that needs no creation.
+_OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
 _MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second error is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # fsync, by a mounted share
@@ -56,123 +56,67 @@ def permanent_problem(path: Any, error: Exception) -> str:
     return "its bucket or container does not exist" if is_missing and _protocol(path) in _OBJECT_STORES else ""
 
 
-def replace_file(path: Any, content: bytes) -> None:
-    """Write or replace a small file: in one request to an object store; elsewhere atomically, after creating its folder."""
-    if _protocol(path) in _OBJECT_STORES:
-        path.fs.pipe_file(path.path, content)
+@contextmanager
+def atomic_write(path: Any) -> Iterator[BinaryIO]:
+    """Open a local file that becomes the file at a path if the block ends without an error; else the path stays unchanged.
+
+    :raises InvalidInputError: if the path is a local folder.
+    """
+    validate_target(path)
+    if is_local(path):
+        with _renamed_part(filesystem(path)[1]) as file:
+            yield file
         return
-    if not is_local(path):
-        with suppress(PermissionError):  # some servers refuse it though the folder exists; if not, writing fails
-            path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(content)
+    with tempfile.NamedTemporaryFile() as temporary:
+        yield cast("BinaryIO", temporary)
+        temporary.flush()
+        _upload(temporary.name, path)
 
 
 @contextmanager
-def atomic_write(path: Any, tries: Sequence[str] = ()) -> Iterator[_CommittedFile]:
-    """Open a file that appears at its path only if the block ends without an error; otherwise, the path stays unchanged.
-
-    :param tries: the names of the writing task's tries, up to the running try, whose name the part file gets. Part files of
-        earlier tries are removed, so that an earlier try that still runs fails when it completes its part.
-    :raises InvalidInputError: if the file cannot be created, and no retry helps.
-    """
-    validate_target(path)
-    kind = _LocalFile if is_local(path) else _CommittedFile if _protocol(path) in _TRANSACTIONAL else _RenamedFile
+def _renamed_part(target: str) -> Iterator[BinaryIO]:
+    """Open a part file next to a local target, which replaces the target once its bytes are on the disk."""
+    part = _part_of(target)
+    Path(part).parent.mkdir(parents=True, exist_ok=True)
     try:
-        file = kind(*filesystem(path), tries)
-    except OSError as error:
-        if reason := permanent_problem(path, error):
-            raise InvalidInputError(f"'{path}' cannot be created: {reason}") from None
-        raise
-    try:
-        yield file
-        file.commit()
+        with open(part, "x+b") as file:
+            with suppress(OSError):  # the target does not exist yet, or the mount has no modes
+                os.fchmod(file.fileno(), os.stat(target).st_mode & 0o7777)
+            yield file
+            file.flush()
+            _sync(file.fileno())
+        Path(part).replace(target)
     except BaseException:
-        file.discard()
+        with suppress(OSError):  # it must not hide the original error
+            Path(part).unlink()
         raise
 
 
-class _CommittedFile:
-    """An upload that is invisible until it is committed. Its bytes cannot be taken back, so a restart opens a new upload."""
-
-    def __init__(self, fs: Any, path: str, tries: Sequence[str]) -> None:
-        self._fs, self._path, self._tries = fs, path, tries
-        self._file: Any = self._open()
-
-    def _open(self) -> Any:
-        return self._fs.open(self._path, "wb", autocommit=False)
-
-    def write(self, content: bytes) -> None:
-        self._file.write(content)
-
-    def restart(self) -> None:
-        """Discard what was written."""
-        if self._file.tell():
-            self.discard()
-            self._file = self._open()
-
-    def commit(self) -> None:
-        """Send the remaining bytes, and complete the upload."""
-        self._file.close()
-        self._file.commit()
-
-    def discard(self) -> None:
-        """Abandon the upload. An error on the way is dropped, because it must not hide the original error."""
-        with suppress(Exception):
-            self._file.discard()
-        self._file.closed = True  # else fsspec would upload the rest when the object is garbage-collected
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
 
 
-class _RenamedFile(_CommittedFile):
-    """A part file next to the target, renamed when complete, for a store where incomplete files are visible."""
-
-    def _open(self) -> Any:
-        self._part = self._new_part()
-        return self._fs.open(self._part, "wb")
-
-    def commit(self) -> None:
-        """Rename the part to the target."""
-        self._file.close()
-        self._fs.mv(self._part, self._path)
-
-    def discard(self) -> None:
-        """Remove the part. An error on the way is dropped, because it must not hide the original error."""
-        with suppress(Exception):
-            self._file.close()
-        with suppress(Exception):
-            self._fs.rm(self._part)
-
-    def _new_part(self) -> str:
-        """Return the path of the part. Its name is random outside a task, and if the same try writes the target twice."""
-        folder, slash, name = self._path.rpartition("/")
-        start = f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}"
-        parts = [f"{start}.{try_name}.part" for try_name in self._tries]
-        for earlier in parts[:-1]:
-            with suppress(OSError):  # the part is gone, or the store refuses to remove it
-                self._fs.rm(earlier)
-        if parts and not self._fs.exists(parts[-1]):
-            return parts[-1]
-        return f"{start}.{secrets.token_hex(6)}.part"
+def _upload(source: str, path: Any) -> None:
+    """Upload a complete file: in an object store, it appears when it is complete; elsewhere, a part is renamed."""
+    if _protocol(path) in _OBJECT_STORES:
+        path.fs.put_file(source, path.path)
+        return
+    part = _part_of(path.path)
+    path.fs.makedirs(path.path.rpartition("/")[0], exist_ok=True)
+    try:
+        path.fs.put_file(source, part)
+        path.fs.mv(part, path.path)
+    except BaseException:
+        with suppress(Exception):  # it must not hide the original error
+            path.fs.rm(part)
+        raise
 
 
-class _LocalFile(_RenamedFile):
-    """A part file next to a local target. It gets the mode of the file that it replaces, if the mount supports modes."""
-
-    def _open(self) -> Any:
-        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        self._part = self._new_part()
-        file = open(self._part, "xb")  # noqa: SIM115  (closed by commit or discard)
-        with suppress(OSError):  # the target does not exist yet, or the mount has no modes
-            os.fchmod(file.fileno(), os.stat(self._path).st_mode & 0o7777)
-        return file
-
-    def commit(self) -> None:
-        """Move the part to the target, once its bytes are on the disk."""
-        self._file.flush()
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            if error.errno not in _NOT_SUPPORTED:
-                raise
-        self._file.close()
-        Path(self._part).replace(self._path)  # fails if a later try has removed the part
+def _part_of(path: str) -> str:
+    """Return a path in the same folder, with a random name."""
+    folder, slash, _ = path.rpartition("/")
+    return f"{folder}{slash}.{secrets.token_hex(8)}.part"

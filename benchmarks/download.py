@@ -53,9 +53,8 @@ def ours(url: str, target: Path) -> str:
     settings = Settings("http://127.0.0.1", Secret("token"))
     download = Download("f1", settings)
     link = DownloadLink("f1", "token", url, pendulum.now("UTC"), None)
-    with BlockingClient(settings, lambda _: settings) as client, atomic_write(target) as sink:
-        stream(client, download, sink, sys.exit, link)
-        return download.result("").sha256
+    with BlockingClient(settings, lambda _: settings) as client, atomic_write(target) as file:
+        return stream(client, download, file, "", sys.exit, link=link, longest_pause=lambda: 300).sha256
 
 
 def run_once(name: str, urls: list[str], target: Path) -> None:

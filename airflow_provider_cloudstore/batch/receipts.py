@@ -87,7 +87,8 @@ class Folder:
         :raises BatchStoppedError: if no retry can help, as with a read-only local folder or a missing bucket.
         """
         try:
-            stores.replace_file(self._path / name, content)
+            with stores.atomic_write(self._path / name) as file:
+                file.write(content)
         except Exception as error:
             reason = error.reason if isinstance(error, InvalidInputError) else stores.permanent_problem(self._path, error)
             if not reason:
@@ -225,7 +226,7 @@ def write_failed(
     :raises InvalidInputError: if the folder does not hold the receipts of exactly one batch, or the manifest cannot be read.
     :raises BatchStoppedError: if a receipt is damaged.
     """
-    from airflow_provider_cloudstore.hooks.targets import object_path, tries_of_task
+    from airflow_provider_cloudstore.hooks.targets import object_path
 
     folder = _open(receipts)
     if sum(name.startswith("batch-") for name in folder.names()) > 1:
@@ -240,7 +241,7 @@ def write_failed(
     failed = {bytes.fromhex(outcome["digest"]) for outcome in outcomes if outcome["status"] == Status.FAILED.value}
     source = FileManifest(source_path, str(manifest), url_column)
     first, wanted = next((entry.line for entry in source()), 0), _lines_of(source, failed)
-    with stores.atomic_write(target_path, tries_of_task()) as file:
+    with stores.atomic_write(target_path) as file:
         for number, line in source.lines():
             if number < first or number in wanted:
                 file.write(line.encode("utf-8", "surrogateescape"))

@@ -182,15 +182,14 @@ class CloudStoreHook(BaseHook):
         :raises RequestRejectedError: if the download's host rejects new links.
         """
         from airflow_provider_cloudstore.clients.streaming import stream
-        from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
+        from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import Download
         from airflow_provider_cloudstore.stores import atomic_write
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
-        with atomic_write(path, tries_of_task()) as sink:
-            stream(self._http, download, sink, self.create_download_link, link, longest_pause=time_budget)
-            return download.result(name)
+        with atomic_write(path) as file:
+            return stream(self._http, download, file, name, self.create_download_link, link=link, longest_pause=time_budget)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""

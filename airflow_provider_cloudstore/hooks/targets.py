@@ -1,16 +1,14 @@
-"""Turns the paths that users write into Airflow's path objects, and names the tries of the task that writes a target."""
+"""Turns the paths that users write into Airflow's path objects."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath, get_current_context
+from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.secrets import holds_credentials
@@ -58,13 +56,3 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     path = object_path(target, "target")
     validate_target(path)  # so that a mistake is reported before a wait
     return path, text
-
-
-def tries_of_task() -> list[str]:
-    """Return the names of the running task's tries, up to the current try; outside a task, return an empty list."""
-    with suppress(RuntimeError, AirflowException):  # raised outside a task, by Airflow 3 and by Airflow 2
-        ti: Any = get_current_context()["ti"]
-        task = json.dumps([ti.dag_id, ti.run_id, ti.task_id, ti.map_index])
-        name = hashlib.sha256(task.encode()).hexdigest()[:12]
-        return [f"{name}-{number}" for number in range(1, ti.try_number + 1)]
-    return []

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.hooks import targets
-from airflow_provider_cloudstore.hooks.targets import resolve_target, tries_of_task
+from airflow_provider_cloudstore.hooks.targets import resolve_target
 from airflow_provider_cloudstore.stores import atomic_write
 
 
@@ -40,18 +37,3 @@ def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(tmp_path: 
     with pytest.raises((InvalidInputError, OSError)), atomic_write(resolve_target(f"{tmp_path}/", file_id)[0]):
         pass
     assert [*tmp_path.iterdir()] == []
-
-
-def test_the_tries_of_a_task_have_names_that_no_other_task_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    def tries(**other: Any) -> list[str]:
-        ti = SimpleNamespace(**{"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1, "try_number": 1} | other)
-        monkeypatch.setattr(targets, "get_current_context", lambda: {"ti": ti})
-        return tries_of_task()
-
-    firsts = [tries(), tries(dag_id="e"), tries(run_id="s"), tries(task_id="u"), tries(map_index=1)]
-    assert len({name for (name,) in firsts}) == len(firsts)
-    assert tries(try_number=3) == [firsts[0][0].replace("-1", f"-{number}") for number in (1, 2, 3)]
-
-
-def test_outside_of_a_task_there_are_no_tries() -> None:
-    assert tries_of_task() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import logging
 import socket
@@ -98,15 +99,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
-class Target(bytearray):
-    """What was downloaded."""
-
-    def write(self, data: bytes) -> None:
-        self += data
-
-    restart = bytearray.clear
-
-
 Send = Callable[..., Any]
 Way = Callable[..., AbstractContextManager[Send]]
 
@@ -146,12 +138,12 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     """Downloads a file from the service's address, or a URL, whatever the call is."""
 
     def send(*_: Any) -> Any:
-        target = Target()
+        target = io.BytesIO()
         try:
-            stream(client, Download("f1", own), target, create_link)
+            stream(client, Download("f1", own), target, "", create_link, longest_pause=lambda: 300)
         except exceptions.CloudStoreError as error:
             return error
-        return target.decode("latin-1")
+        return target.getvalue().decode("latin-1")
 
     own = replace(own, allow_http=True)
     numbers, url = itertools.count(1), url or f"{own.base_url}/{LINK_TOKEN}?t={LINK_TOKEN}"
