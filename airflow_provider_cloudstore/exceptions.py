@@ -228,13 +228,6 @@ class ChecksumError(PermanentError):
     hint = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
 
 
-class FileChangedError(CloudStoreError):
-    """A file was replaced in the service while it was being read. The download starts over."""
-
-    retried = True
-    hint = "The file was replaced while it was being read. Airflow's retries read it from the start."
-
-
 class FileWaitTimeoutError(PermanentError, AirflowSensorTimeout):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 

@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 
 _LOCAL = ("", "file", "local")
-# Here, a file appears when it is complete, and a folder is a name prefix that needs no creation.
+# Here, an uploaded file appears when it is complete, and a folder is a name prefix that needs no creation.
 _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
 _MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second error is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
@@ -56,82 +56,68 @@ def permanent_problem(path: Any, error: Exception) -> str:
     return "its bucket or container does not exist" if is_missing and _protocol(path) in _OBJECT_STORES else ""
 
 
-def replace_file(path: Any, content: bytes) -> None:
-    """Write or replace a small file: in one request to an object store; elsewhere atomically, after creating its folder."""
-    if _protocol(path) in _OBJECT_STORES:
-        path.fs.pipe_file(path.path, content)
+@contextmanager
+def atomic_write(path: Any) -> Iterator[BinaryIO]:
+    """Open a local file that becomes the file at a path if the block ends without an error; else the path stays unchanged.
+
+    :raises InvalidInputError: if the path is a local folder.
+    """
+    validate_target(path)
+    if is_local(path):
+        with _renamed_part(filesystem(path)[1]) as file:
+            yield file
         return
-    if not is_local(path):
-        with suppress(PermissionError):  # some servers refuse it though the folder exists; if not, writing fails
-            path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(content)
+    with tempfile.NamedTemporaryFile() as temporary:
+        yield cast("BinaryIO", temporary)
+        temporary.flush()
+        _upload(temporary.name, path)
 
 
 @contextmanager
-def atomic_write(path: Any) -> Iterator[BinaryIO]:
-    """Open a file that appears at its path only if the block ends without an error; otherwise, the path stays unchanged.
-
-    The file is written to this machine first: next to a local target, and to the temporary folder for a store.
-
-    :raises InvalidInputError: if the file cannot be created, and no retry helps.
-    """
-    validate_target(path)
-    fs, target = filesystem(path)
-    part, file = _create_part(path, target)
+def _renamed_part(target: str) -> Iterator[BinaryIO]:
+    """Open a part file next to a local target, which replaces the target once its bytes are on the disk."""
+    part = _part_of(target)
+    Path(part).parent.mkdir(parents=True, exist_ok=True)
     try:
-        with file:
+        with open(part, "x+b") as file:
+            with suppress(OSError):  # the target does not exist yet, or the mount has no modes
+                os.fchmod(file.fileno(), os.stat(target).st_mode & 0o7777)
             yield file
             file.flush()
-            _sync(file)
-        if is_local(path):
-            Path(part).replace(target)
-        elif _protocol(path) in _OBJECT_STORES:
-            fs.put_file(part, target)
-        else:
-            _put_and_rename(fs, part, target)
-    finally:
-        Path(part).unlink(missing_ok=True)
-
-
-def _part_of(target: str) -> str:
-    """Return a path next to a target whose random name shows what it was for, if a killed process leaves it behind."""
-    folder, slash, name = target.rpartition("/")
-    return f"{folder}{slash}.{name.encode()[:100].decode(errors='ignore')}.{secrets.token_hex(6)}.part"
-
-
-def _create_part(path: Any, target: str) -> tuple[str, BinaryIO]:
-    if not is_local(path):
-        number, part = tempfile.mkstemp()
-        return part, open(number, "wb")
-    part = _part_of(target)
-    try:
-        os.makedirs(os.path.dirname(part), exist_ok=True)
-        file = open(part, "xb")  # noqa: SIM115  (closed by its caller)
-    except OSError as error:
-        if reason := permanent_problem(path, error):
-            raise InvalidInputError(f"'{path}' cannot be created: {reason}") from None
+            _sync(file.fileno())
+        Path(part).replace(target)
+    except BaseException:
+        with suppress(OSError):  # it must not hide the original error
+            Path(part).unlink()
         raise
-    with suppress(OSError):  # the target does not exist yet, or the mount has no modes
-        os.fchmod(file.fileno(), os.stat(target).st_mode & 0o7777)
-    return part, file
 
 
-def _sync(file: BinaryIO) -> None:
+def _sync(descriptor: int) -> None:
     try:
-        os.fsync(file.fileno())
+        os.fsync(descriptor)
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
             raise
 
 
-def _put_and_rename(fs: Any, part: str, target: str) -> None:
-    """Write a file to a store where incomplete files are visible."""
-    remote = _part_of(target)
+def _upload(source: str, path: Any) -> None:
+    """Upload a complete file: in an object store, it appears when it is complete; elsewhere, a part is renamed."""
+    if _protocol(path) in _OBJECT_STORES:
+        path.fs.put_file(source, path.path)
+        return
+    part = _part_of(path.path)
+    with suppress(PermissionError):  # some servers refuse it though the folder exists; if not, writing fails
+        path.fs.makedirs(path.path.rpartition("/")[0], exist_ok=True)
     try:
-        fs.put_file(part, remote)
-        fs.mv(remote, target)
+        path.fs.put_file(source, part)
+        path.fs.mv(part, path.path)
     except BaseException:
-        with suppress(Exception):  # must not hide the original error
-            fs.rm(remote)
+        with suppress(Exception):  # it must not hide the original error
+            path.fs.rm(part)
         raise
+
+
+def _part_of(path: str) -> str:
+    """Return a path in the same folder, with a random name."""
+    folder, slash, _ = path.rpartition("/")
+    return f"{folder}{slash}.{secrets.token_hex(8)}.part"

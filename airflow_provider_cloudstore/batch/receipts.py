@@ -87,7 +87,8 @@ class Folder:
         :raises BatchStoppedError: if no retry can help, as with a read-only local folder or a missing bucket.
         """
         try:
-            stores.replace_file(self._path / name, content)
+            with stores.atomic_write(self._path / name) as file:
+                file.write(content)
         except Exception as error:
             reason = error.reason if isinstance(error, InvalidInputError) else stores.permanent_problem(self._path, error)
             if not reason:

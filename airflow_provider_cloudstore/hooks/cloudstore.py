@@ -189,8 +189,7 @@ class CloudStoreHook(BaseHook):
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
         with atomic_write(path) as file:
-            stream(self._http, download, file, self.create_download_link, link, longest_pause=time_budget)
-            return download.result(name)
+            return stream(self._http, download, file, name, self.create_download_link, link=link, longest_pause=time_budget)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""

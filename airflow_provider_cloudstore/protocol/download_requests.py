@@ -14,7 +14,7 @@ from dataclasses import replace
 from email.message import Message
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
@@ -25,36 +25,37 @@ from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_o
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import USER_AGENT
-from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, has_sign_of_error, is_rate_limit, read, retry_after
+from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, has_sign_of_error, read, retry_after
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.urls import is_loopback, url_problem
+from airflow_provider_cloudstore.protocol.urls import url_problem
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 
 MAX_REDIRECTS = 5
-_PROGRESS = 64 * 1024  # after this many new bytes, the count of attempts starts again
+BEGINNING = 64 * 1024
+"""How many bytes of the file :meth:`Download.result` needs; JSON of this size or more is not taken for an error."""
 _SHA256 = re.compile("[0-9a-f]{64}")
 _LENGTH = re.compile("[0-9]{1,18}")
+_STRONG_ETAG = re.compile('"[^"]')
 _WEB_PAGE = re.compile(r"(<\?xml[^>]*>\s*)?<(!doctype\s+)?html[\s>]", re.IGNORECASE)
-_ERROR_BYTES = 64 * 1024  # a body of this size or more is not taken for an error in JSON
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINK_REJECTED = (401, 403, 404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _NO_RESPONSE = Response(200, {}, b"", 0, 0)
-_ENDED_EARLY = TransportFailure(meanings.IN_DOUBT, "the response ended early")
 _ON_NO_URL = (
     "Set extra 'download_url' of the connection to the URL with {token} in the token's place, such as "
     "https://files.example.com/download?download_token={token}."
 )
-_ON_NO_FILE = "Check that the download URL leads to the file itself, and that no proxy or login page responds instead."
-_ON_PAGE_OR_ERROR = f"{_ON_NO_FILE} If it is the file, set expected_sha256, or end the target in .html, .htm or .json as it fits."
-_ON_REDIRECT = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
-_ON_REJECTED_LINK = "The link was new. Check extra 'download_url' if it is set; otherwise ask whoever runs the service why."
+_ON_NO_FILE = (
+    "Check that the download URL leads to the file itself, and that no proxy or login page responds instead. If it is the file, "
+    "set expected_sha256."
+)
+_ON_URL = "Downloads follow a few redirects, over https, on this machine, or over http where extra 'allow_http' is true."
+_ON_REJECTED = "The link was new. Check extra 'download_url' if it is set; otherwise ask whoever runs the service why."
 
 
 def _length(head: Response) -> int | None:
-    """Return the length of a body in bytes; None if the body is chunked, or if its length is unknown."""
-    length = "" if "transfer-encoding" in head.headers else head.headers.get("content-length", "")
+    """Return the length of a body in bytes; None if it is unknown."""
+    length = head.headers.get("content-length", "")
     return int(length) if _LENGTH.fullmatch(length) else None
 
 
@@ -65,7 +66,7 @@ def _own_name(head: Response) -> str | None:
     name = header.get_filename("")
     with suppress(UnicodeError):  # many hosts send UTF-8, but http.client decodes Latin-1
         name = name.encode("latin-1").decode()
-    name = _CONTROLS.sub("", re.split(r"[/\\]", name)[-1]).strip()
+    name = "".join(filter(str.isprintable, re.split(r"[/\\]", name)[-1])).strip()
     return None if name in ("", ".", "..") else name
 
 
@@ -81,13 +82,10 @@ def validate_sha256(value: Any) -> str | None:
 
 
 class Download:
-    """The download of one file, over as many requests as it takes.
-
-    An attempt calls :meth:`start_attempt`, then :meth:`accept_head` until it returns None, then :meth:`accept_body` to the end.
+    """The download of one file: it makes the requests, judges the responses, and keeps what one attempt leaves to the next.
 
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
-    :ivar attempts: the attempts since the last 64 KiB of new bytes; redirects are not counted.
-    :ivar position: the position of the next byte to download; 0 if the download starts over.
+    :ivar attempts: the attempts so far; redirects are not counted.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
 
@@ -96,149 +94,112 @@ class Download:
         self.file_id = validate_text(file_id, "file_id")
         self.attempts = Attempts(settings.max_attempts)
         self._expected = validate_sha256(expected_sha256)
-        self._progress = 0  # the position at which the count of attempts last started again
-        self._start_over(_NO_RESPONSE)
+        self._whole = _NO_RESPONSE  # the head of the response that the file began with
+        self._digest = hashlib.sha256()
 
-    def _start_over(self, head: Response) -> None:
-        self._whole = head  # the head of the response that the file began with
-        self.position, self._digest, self._beginning = 0, hashlib.sha256(), bytearray()
+    def url_of(self, link: DownloadLink) -> str:
+        """Return the URL of a link.
 
-    def start_attempt(self, link: DownloadLink) -> Request:
-        """Return the first request of the next attempt.
-
-        :raises ConfigurationError: if the link has no URL, or if its URL would expose the token.
+        :raises ConfigurationError: if the link has none.
         """
-        url = link.url_with_token
-        if not url:
-            reason = "the service's response has a download token but no download URL"
-            raise self._error(exceptions.ConfigurationError, reason, advice=_ON_NO_URL)
+        if link.url_with_token:
+            return absolute_url(link.url_with_token, self.settings.base_url)
+        reason = "the service's response has a download token but no download URL"
+        raise self._error(exceptions.ConfigurationError, reason, advice=_ON_NO_URL)
+
+    def request(self, url: str, received: int) -> Request:
+        """Return a request for the bytes after the received ones, or for the whole file. It does not contain the access token.
+
+        :param url: the URL of the link, or of a redirect.
+        :raises BadRequestError: if a request would expose the token in the URL.
+        """
         if problem := url_problem(url, allow_http=self.settings.allow_http):
-            raise self._error(exceptions.ConfigurationError, f"the download URL {problem}; nothing was downloaded")
-        if _length(self._whole) is None or not re.match('"[^"]', self._whole.headers.get("etag", "")):
-            self._start_over(_NO_RESPONSE)
-        self.attempts, self._redirects = self.attempts.next(), 0
-        self._secrets = (*self.settings.secrets, *secrets_of(link))
-        self._path = urlsplit(url).path
-        return self._get(absolute_url(url, self.settings.base_url))
-
-    def _get(self, url: str) -> Request:
-        """Return the request for the next bytes. It does not contain the access token."""
+            raise self._error(exceptions.BadRequestError, f"the URL of the download or of a redirect {problem}", advice=_ON_URL)
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
-        if self.position:
-            headers |= {"Range": f"bytes={self.position}-", "If-Range": self._whole.headers["etag"]}
-        self._request = Request("GET", url.partition("#")[0], headers)
-        return self._request
+        if received and self._etag:
+            headers |= {"Range": f"bytes={received}-", "If-Range": self._etag}
+        return Request("GET", url.partition("#")[0], headers)
 
-    def accept_head(self, head: Response | TransportFailure) -> Request | None:
-        """Return the request to which a response redirects; None if the response's body has the requested bytes.
+    def redirect(self, head: Response, source: str, count: int) -> str:
+        """Return the URL to which a response redirects; empty if it is no redirect.
 
-        :raises CloudStoreError: if the response does neither; ``retried`` says whether to make another attempt.
+        :param source: the URL of the request.
+        :param count: how many redirects came before.
         """
-        if isinstance(head, TransportFailure):
-            raise self._broken(head)
-        if head.status in _REDIRECTS:
-            return self._redirected(head)
+        if head.status not in _REDIRECTS:
+            return ""
+        if count >= MAX_REDIRECTS:
+            raise self._error(exceptions.BadRequestError, f"more than {MAX_REDIRECTS} redirects", head, _ON_URL)
+        return absolute_url(head.headers.get("location", ""), source)
+
+    @property
+    def _etag(self) -> str:
+        """The strong ETag of the version that the file began with; empty if the download cannot resume."""
+        etag = self._whole.headers.get("etag", "") if _length(self._whole) else ""
+        return etag if _STRONG_ETAG.match(etag) else ""
+
+    def start_of_body(self, head: Response, received: int) -> int:
+        """Return the position in the file at which a response's body begins: 0, or the number of received bytes.
+
+        :raises CloudStoreError: if the body is neither the file nor its rest; ``retried`` says whether to make another attempt.
+        """
         if head.status == 200 and (self._expected or "transfer-encoding" in head.headers or _length(head) is not None):
-            self._start_over(head)
-        elif head.status != 206 or not self._is_rest(head):
-            raise self._rejected(head)
-        return None
-
-    def _redirected(self, head: Response) -> Request:
-        source, url = self._request.url, head.headers.get("location", "")
-        is_local = is_loopback(urlsplit(source).hostname or "")
-        with suppress(ValueError):  # if the target is not a URL, url_problem says so
-            url = urljoin(source, url)
-        self._redirects += 1
-        problem = url_problem(url, allow_http=self.settings.allow_http, allow_loopback=is_local)
-        if problem or self._redirects > MAX_REDIRECTS:
-            what = f"the target of the redirect {problem}" if problem else f"more than {MAX_REDIRECTS} redirects"
-            raise self._error(exceptions.BadRequestError, f"HTTP {head.status}: {what}", head, _ON_REDIRECT)
-        return self._get(absolute_url(url, source))
-
-    def _is_rest(self, head: Response) -> bool:
-        """Whether the body is the requested rest of the same version, in the same content coding."""
-        total, whole = _length(self._whole), self._whole.headers
-        coding = whole.get("content-encoding", "")
-        return (
-            total is not None
-            and head.headers.get("content-range", "").lower() == f"bytes {self.position}-{total - 1}/{total}"
-            and head.headers.get("etag") == whole.get("etag")
-            and head.headers.get("content-encoding", coding) == coding
-            and _length(head) == total - self.position
-        )
+            self._whole, self._digest = head, hashlib.sha256()
+            return 0
+        total = _length(self._whole) or 0
+        rest = {"etag": self._etag, "content-range": f"bytes {received}-{total - 1}/{total}"}
+        if head.status == 206 and self._etag and rest.items() <= head.headers.items():
+            return received
+        raise self._rejected(head)
 
     def _rejected(self, head: Response) -> CloudStoreError:
-        status = head.status
-        if status in (206, 416):
-            self._start_over(_NO_RESPONSE)
-            reason = f"HTTP {status}: the file changed, or its host sends other ranges"
-            return self._error(exceptions.FileChangedError, reason, head)
-        if status in _LINK_REJECTED:
-            reason = f"HTTP {status}: the download host rejected the link"
-            return self._error(exceptions.LinkRejectedError, reason, head, _ON_REJECTED_LINK)
-        if status >= 400:
-            kind = exceptions.RateLimitError if is_rate_limit(head) else meanings.of_status(status).error
-            return self._error(kind, f"HTTP {status}", head)
-        reason = f"HTTP {status}"
-        if status == 200:
-            reason += ": neither Content-Length nor chunks tell where the file ends; expected_sha256 makes that acceptable"
-        return self._error(exceptions.InvalidResponseError, reason, head, _ON_NO_FILE)
+        reason = f"HTTP {head.status}"
+        if head.status in (206, 416):
+            self._whole = _NO_RESPONSE  # so that the next attempt starts over
+            return self._error(exceptions.TransientServiceError, f"{reason} in place of the rest of the file", head)
+        if head.status in _LINK_REJECTED:
+            return self._error(exceptions.LinkRejectedError, f"{reason}: the download host rejected the link", head, _ON_REJECTED)
+        if head.status >= 300:
+            return self._error(meanings.of_status(head.status).error, reason, head)
+        return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
 
-    def accept_body(self, piece: bytes | TransportFailure) -> bytes:
-        """Count and hash the next bytes of the body, and return them. An empty piece marks the end of the body.
+    def accept(self, piece: bytes | TransportFailure, received: int) -> bytes:
+        """Hash the next bytes of the body, and return them. An empty piece marks the end of the body.
 
         :raises CloudStoreError: if bytes are missing.
         """
-        if not piece and _length(self._whole) not in (None, self.position):
-            piece = _ENDED_EARLY
+        if not piece and _length(self._whole) not in (None, received):
+            piece = TransportFailure(meanings.IN_DOUBT, "the response ended early")
         if isinstance(piece, TransportFailure):
-            raise self._broken(piece)
+            raise self.lost(piece)
         self._digest.update(piece)
-        self._beginning += piece[: _ERROR_BYTES - len(self._beginning)]
-        self.position += len(piece)
-        if self.position - self._progress >= _PROGRESS:  # bytes that are received again are no progress
-            self._progress = self.position
-            self.attempts = Attempts(self.settings.max_attempts, count=1)
         return piece
 
-    def _broken(self, failure: TransportFailure) -> CloudStoreError:
-        reason = f"{failure.reason} at byte {self.position:,}" if self.position else failure.reason
-        return self._error(failure.meaning.error, f"download host: {reason}", advice=failure.meaning.advice)
+    def lost(self, failure: TransportFailure) -> CloudStoreError:
+        """Return the error for a response that did not come, or that broke."""
+        return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.meaning.advice)
 
-    def result(self, path: str) -> DownloadedFile:
+    def result(self, link: DownloadLink, path: str, size: int, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.
 
-        :param path: where the file was written.
+        :param link: the link of the last attempt.
+        :param path: where the file is written.
+        :param beginning: the first :data:`BEGINNING` bytes of the file.
         :raises ChecksumError: if the file's SHA-256 is not the expected SHA-256.
         :raises InvalidResponseError: if the host sent a web page or an error in place of the file, and no SHA-256 is expected.
         """
-        digest = self._digest.hexdigest()
+        digest, secrets = self._digest.hexdigest(), (*self.settings.secrets, *secrets_of(link))
         if self._expected and digest != self._expected:
-            reason = f"the SHA-256 of the {self.position:,} bytes is {digest}, not {self._expected}"
+            reason = f"the SHA-256 of the {size:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
-        if not self._expected and (what := self._page_or_error(path)):
-            raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_PAGE_OR_ERROR)
-        name = _own_name(self._whole)
-        return DownloadedFile(self.file_id, path, name and redact(name, self._secrets), self.position, digest)
-
-    def _page_or_error(self, path: str) -> str:
-        """Describe the web page or error that a host sent with HTTP 200 in place of the file; empty if the body is the file."""
-        if not self.position or "content-disposition" in self._whole.headers:
-            return ""
-        beginning = bytes(self._beginning)
         with suppress(zlib.error):  # it is not compressed
-            beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, _ERROR_BYTES)
-        reading = read(replace(self._whole, body=beginning), self._secrets)
-        endings = {PurePath(name.lower()).suffix for name in (path, self._path)}  # a redirect's target says nothing
-        is_error = self.position < _ERROR_BYTES and not reading.problem and has_sign_of_error(reading, has_result=False)
-        if is_error and ".json" not in endings:
-            words = reading.safe(reading.words(self.settings.service) or reading.keys)
-            return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
-        is_page = self._whole.headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
-            isinstance(reading.data, str) and _WEB_PAGE.match(reading.data)
-        )
-        return "a web page in place of the file" if is_page and not endings & {".html", ".htm"} else ""
+            beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
+        reading = read(replace(self._whole, body=beginning), secrets)
+        names = path, urlsplit(link.url_with_token or "").path  # a redirect's target says nothing
+        if not self._expected and (what := _page_or_error(reading, names, self.settings)):
+            raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_FILE)
+        name = _own_name(self._whole)
+        return DownloadedFile(self.file_id, path, name and redact(name, secrets), size, digest)
 
     def _error(self, kind: type[CloudStoreError], reason: str, head: Response | None = None, advice: str = "") -> CloudStoreError:
         return kind(
@@ -250,3 +211,19 @@ class Download:
             retry_after=retry_after(head) if head else None,
             advice=advice,
         )
+
+
+def _page_or_error(reading: Reading, names: tuple[str, ...], settings: Settings) -> str:
+    """Describe the web page or error that a host sent with HTTP 200 in place of the file; empty if the body is the file."""
+    headers, beginning = reading.response.headers, reading.response.body
+    if not beginning or "content-disposition" in headers:
+        return ""
+    endings = {PurePath(name.lower()).suffix for name in names}
+    is_error = len(beginning) < BEGINNING and not reading.problem and has_sign_of_error(reading, has_result=False)
+    if is_error and ".json" not in endings:
+        words = reading.safe(reading.words(settings.service) or reading.keys)
+        return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
+    is_page = headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
+        isinstance(reading.data, str) and _WEB_PAGE.match(reading.data)
+    )
+    return "a web page in place of the file" if is_page and not endings & {".html", ".htm"} else ""

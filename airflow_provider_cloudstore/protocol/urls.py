@@ -61,11 +61,8 @@ def is_loopback(host: str) -> bool:
     return False
 
 
-def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = True) -> str:
-    """Return the reason why nothing must be downloaded from a URL, or an empty string. It repeats only the URL's scheme.
-
-    :param allow_loopback: whether plain http to this machine is allowed.
-    """
+def url_problem(url: str, *, allow_http: bool = False) -> str:
+    """Return the reason why nothing must be downloaded from a URL, or an empty string. It repeats only the URL's scheme."""
     try:
         parts = split_url(url)
     except AmbiguousUrlError as error:
@@ -74,5 +71,5 @@ def url_problem(url: str, *, allow_http: bool = False, allow_loopback: bool = Tr
         return f"has the scheme '{parts.scheme}'"
     if parts.username is not None:
         return "contains a user name or password"
-    allowed = parts.scheme == "https" or allow_http or (allow_loopback and is_loopback(parts.hostname or ""))
+    allowed = parts.scheme == "https" or allow_http or is_loopback(parts.hostname or "")
     return "" if allowed else "is plain http, which exposes the token in transit"

@@ -154,6 +154,6 @@ def test_a_local_folder_that_may_not_be_written_stops_the_batch_at_any_write_and
 
 def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     path = UPath("memory://missing/receipts")
-    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=FileNotFoundError("no such bucket")))
+    monkeypatch.setattr(type(path.fs), "put_file", Mock(side_effect=FileNotFoundError("no such bucket")))
     with pytest.raises(BatchStoppedError, match="its bucket or container does not exist"):
         begun(Folder(path))

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.download_requests import MAX_REDIRECTS, Download
+from airflow_provider_cloudstore.protocol.download_requests import BEGINNING, MAX_REDIRECTS, Download
 from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
-from airflow_provider_cloudstore.results import DownloadLink
+from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 from tests.support import TOKEN, settings
 
 URL = "https://cdn.example.com/d/t0ken-of-a-link?sig=a%2Bb"
@@ -29,110 +29,72 @@ def head(status: int, **headers: str) -> Response:
     )
 
 
-def rest(start: int, total: int, **headers: str) -> Response:
-    """A response with the bytes from ``start`` on."""
-    own = {"content_range": f"bytes {start}-{total - 1}/{total}", "content_length": str(total - start), "etag": ETAG}
-    return head(206, **(own | headers))
+def rest(**headers: str) -> Response:
+    """The bytes from 5 on of a file of 10."""
+    return head(206, **({"content_range": "bytes 5-9/10", "content_length": "5", "etag": ETAG} | headers))
 
 
-def started(**more: Any) -> Download:
-    """A download whose first request is on its way."""
+def interrupted(**headers: str) -> Download:
+    """A download of 10 bytes that broke after 5."""
+    download = Download("f1", settings())
+    assert download.start_of_body(head(200, content_length="10", **(headers or {"etag": ETAG})), 0) == 0
+    download.accept(b"01234", 0)
+    for failure in (b"", TransportFailure(meanings.IN_DOUBT, "connection reset")):
+        with pytest.raises(exceptions.TransientServiceError) as broken:
+            download.accept(failure, 5)
+        assert broken.value.retried
+    return download
+
+
+def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> DownloadedFile:
     download = Download("f1", settings(), **more)
-    download.start_attempt(link())
-    return download
-
-
-def interrupted(headers: dict[str, str] | None = None, *, total: int = 10, received: bytes = b"01234") -> Download:
-    """A download that broke after ``received``."""
-    download = started()
-    download.accept_head(head(200, content_length=str(total), **(headers or {"etag": ETAG})))
-    download.accept_body(received)
-    with pytest.raises(exceptions.TransientServiceError) as broken:
-        download.accept_body(TransportFailure(meanings.IN_DOUBT, "connection reset"))
-    assert broken.value.retried
-    return download
+    download.start_of_body(head(200, content_length=str(len(body)), **headers), 0)
+    download.accept(body, 0)
+    download.accept(b"", len(body))
+    return download.result(link(url), target, len(body), body[:BEGINNING])
 
 
 def test_a_download_resumes_by_a_strong_etag_alone() -> None:
-    request = interrupted().start_attempt(link())
+    request = interrupted().request(URL, 5)
     assert (request.headers["Range"], request.headers["If-Range"]) == ("bytes=5-", ETAG)
-    date = {"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT", "date": "Thu, 01 Jan 2026 00:00:09 GMT"}
-    for headers in (date, {"etag": 'W/"v1"'}, {"etag": '""'}):
-        download = interrupted(headers)
-        assert "Range" not in download.start_attempt(link()).headers
-        assert download.position == 0
+    assert interrupted().start_of_body(rest(), 5) == 5
+    for headers in ({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, {"etag": 'W/"v1"'}, {"etag": '""'}):
+        assert "Range" not in interrupted(**headers).request(URL, 5).headers
 
 
 @pytest.mark.parametrize(
     "response",
     [
-        rest(6, 10),
-        rest(5, 11),
-        rest(5, 10, content_range="bytes 5-8/10"),
-        rest(5, 10, etag='"v2"'),
-        rest(5, 10, content_range=""),
-        rest(5, 10, content_length="10"),
-        rest(5, 10, content_encoding="gzip"),
+        rest(content_range="bytes 6-9/10"),
+        rest(content_range="bytes 5-10/11"),
+        rest(content_range="bytes 5-8/10"),
+        rest(content_range=""),
+        rest(etag='"v2"'),
         head(416, content_range="bytes */4"),
     ],
 )
 def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(response: Response) -> None:
     download = interrupted()
-    download.start_attempt(link())
-    with pytest.raises(exceptions.FileChangedError) as changed:
-        download.accept_head(response)
+    with pytest.raises(exceptions.TransientServiceError, match="in place of the rest of the file") as changed:
+        download.start_of_body(response, 5)
     assert changed.value.retried
-    assert "Range" not in download.start_attempt(link()).headers
-    assert download.position == 0
+    assert "Range" not in download.request(URL, 5).headers
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     download = interrupted()
-    download.start_attempt(link())
-    with pytest.raises(exceptions.RequestRejectedError, match="rejected the link") as refused:
-        download.accept_head(head(status))
+    with pytest.raises(exceptions.LinkRejectedError, match="rejected the link") as refused:
+        download.start_of_body(head(status), 5)
     assert refused.value.retried
-    assert download.attempts.count == 2
-    assert download.start_attempt(link()).headers["Range"] == "bytes=5-"
-
-
-def test_attempts_are_counted_since_the_last_bytes_came() -> None:
-    download = interrupted(total=10**6, received=b"x" * 70_000)
-    for _ in range(12):
-        assert not download.attempts.exhausted
-        download.start_attempt(link())
-        download.accept_head(rest(download.position, 10**6))
-        download.accept_body(b"x" * 70_000)
-        with pytest.raises(exceptions.TransientServiceError):
-            download.accept_body(b"")
-        assert download.attempts.count == 1
-    for _ in range(3):
-        assert not download.attempts.exhausted
-        download.start_attempt(link())
-        with pytest.raises(exceptions.TransientServiceError):
-            download.accept_body(b"")
-    assert download.attempts.exhausted
-
-
-def test_bytes_that_come_once_more_are_no_progress() -> None:
-    download = interrupted({"date": "none"}, total=10**6, received=b"x" * 500_000)
-    for count in (400_000, 300_000, 450_000):
-        assert not download.attempts.exhausted
-        download.start_attempt(link())
-        download.accept_head(head(200, content_length="1000000"))
-        assert download.position == 0
-        download.accept_body(b"x" * count)
-        with pytest.raises(exceptions.TransientServiceError):
-            download.accept_body(b"")
-    assert download.attempts.exhausted
+    assert download.request(URL, 5).headers["Range"] == "bytes=5-"
 
 
 @pytest.mark.parametrize(
     ("response", "kind", "again"),
     [
         (head(429, retry_after="7"), exceptions.RateLimitError, True),
-        (head(503, retry_after="7"), exceptions.RateLimitError, True),
+        (head(503, retry_after="7"), exceptions.TransientServiceError, True),
         (head(500), exceptions.TransientServiceError, True),
         (head(400), exceptions.BadRequestError, False),
         (head(204), exceptions.InvalidResponseError, False),
@@ -141,29 +103,24 @@ def test_bytes_that_come_once_more_are_no_progress() -> None:
     ],
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
-    download = started()
     with pytest.raises(kind) as failed:
-        download.accept_head(response)
+        Download("f1", settings()).start_of_body(response, 0)
     assert failed.value.retried is again
     assert failed.value.retry_after == (7.0 if response.headers.get("retry-after") == "7" else None)
-    assert "t0ken" not in str(failed.value)
 
 
-def test_a_download_host_that_cannot_be_reached_is_named_in_the_advice() -> None:
-    with pytest.raises(exceptions.ServiceUnreachableError, match="download host"):
-        started().accept_head(TransportFailure(meanings.UNREACHABLE, "connection refused"))
-
-
-def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known() -> None:
-    download = started(expected_sha256=hashlib.sha256(b"abc").hexdigest().upper())
-    download.accept_head(head(200))
-    download.accept_body(b"ab")
-    download.accept_body(b"")
-    with pytest.raises(exceptions.ChecksumError, match="2 bytes"):
-        download.result("")
-    download.accept_body(b"c")
-    assert download.result("").bytes == 3
-    assert started(expected_sha256=" ").result("").bytes == 0
+def test_a_body_of_unknown_length_needs_chunks_or_a_checksum() -> None:
+    assert Download("f1", settings()).start_of_body(head(200, transfer_encoding="chunked"), 0) == 0
+    for expected, content in ((b"abc", b"ab"), (b"abc", b"abc")):
+        download = Download("f1", settings(), expected_sha256=hashlib.sha256(expected).hexdigest().upper())
+        download.start_of_body(head(200), 0)
+        download.accept(content, 0)
+        download.accept(b"", len(content))
+        if content == expected:
+            assert download.result(link(), "", 3, content).bytes == 3
+        else:
+            with pytest.raises(exceptions.ChecksumError, match="2 bytes"):
+                download.result(link(), "", 2, content)
 
 
 @pytest.mark.parametrize(
@@ -185,22 +142,7 @@ def test_a_body_without_an_end_of_its_own_is_taken_where_its_checksum_is_known()
     ],
 )
 def test_the_files_own_name_is_the_last_part_of_the_one_that_the_host_gives(header: str, name: str | None) -> None:
-    download = started()
-    download.accept_head(head(200, content_length="0", content_disposition=header))
-    assert download.result("/target").name == name
-
-
-def test_the_files_own_name_is_that_of_the_version_which_was_downloaded() -> None:
-    download = interrupted({"etag": ETAG, "content_disposition": "attachment; filename=old"})
-    download.start_attempt(link())
-    download.accept_head(rest(5, 10))
-    assert download.result("").name == "old"
-    download.accept_head(head(200, content_length="0", content_disposition="attachment; filename=new"))
-    assert download.result("").name == "new"
-    download.accept_head(head(200, content_length="0", content_type="text/html"))
-    assert download.result("").to_dict() == {
-        "file_id": "f1", "path": "", "name": None, "bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()
-    }  # fmt: skip
+    assert downloaded(b"", {"content_disposition": header}).name == name
 
 
 PAGE = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
@@ -214,21 +156,6 @@ NO_FILES = {
     "an error": (ERROR, {}),
     "a compressed error": (gzip.compress(ERROR), {"content_encoding": "gzip", "content_type": "application/json"}),
 }
-
-
-def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> Any:
-    """The result of a download that breaks in the middle and continues."""
-    download = Download("f1", settings(), **more)
-    download.start_attempt(link(url))
-    download.accept_head(head(200, content_length=str(len(body)), etag=ETAG, **headers))
-    download.accept_body(body[:10])
-    with pytest.raises(exceptions.TransientServiceError):
-        download.accept_body(b"")
-    download.start_attempt(link(url))
-    download.accept_head(rest(10, len(body)))
-    download.accept_body(body[10:])
-    download.accept_body(b"")
-    return download.result(target)
 
 
 @pytest.mark.parametrize(("body", "headers"), NO_FILES.values(), ids=NO_FILES)
@@ -253,16 +180,6 @@ def test_a_page_or_an_error_is_the_file_where_a_name_says_so(ending: str, place:
         downloaded(*other, **wanted)
 
 
-def test_a_page_that_a_redirect_leads_to_is_no_file_whatever_its_url() -> None:
-    download = started()
-    assert download.accept_head(head(302, location="/login.html"))
-    download.accept_head(head(200, content_length=str(len(PAGE)), content_type="text/html"))
-    download.accept_body(PAGE)
-    download.accept_body(b"")
-    with pytest.raises(exceptions.InvalidResponseError, match="a web page in place of the file"):
-        download.result("/in/f1")
-
-
 @pytest.mark.parametrize(
     ("body", "headers"),
     [
@@ -285,62 +202,38 @@ def test_the_words_of_an_error_in_place_of_the_file_are_shown_without_the_links_
         downloaded(b'{"code": 404, "hint": ""}', {})
 
 
-def test_a_chunked_body_ends_with_its_last_chunk_whatever_content_length_says() -> None:
-    download = started()
-    download.accept_head(head(200, transfer_encoding="chunked", content_length="2"))
-    download.accept_body(b"abc")
-    download.accept_body(b"")
-    assert download.result("").bytes == 3
-
-
-def test_a_few_redirects_are_followed_and_the_next_attempt_begins_at_the_link_again() -> None:
-    download = started()
-    for location in ("https://other.example.org/x", *["/elsewhere?sig=1#part"] * (MAX_REDIRECTS - 1)):
-        request = download.accept_head(head(302, location=location))
-    assert request is not None
-    assert request.url == "https://other.example.org/elsewhere?sig=1"
+def test_a_few_redirects_are_followed() -> None:
+    download = Download("f1", settings())
+    assert download.redirect(head(200), URL, 0) == ""
+    moved = head(302, location="/elsewhere é?sig=1#part")
+    url = download.redirect(moved, URL, MAX_REDIRECTS - 1)
+    assert download.request(url, 0).url == "https://cdn.example.com/elsewhere%20%C3%A9?sig=1"
     with pytest.raises(exceptions.BadRequestError, match="more than 5 redirects"):
-        download.accept_head(head(302, location="/x"))
-    assert download.start_attempt(link()).url == URL
+        download.redirect(moved, URL, MAX_REDIRECTS)
 
 
 @pytest.mark.parametrize(
-    ("location", "problem"),
+    ("url", "problem"),
     [
         ("http://cdn.example.com/x", "plain http"),
-        ("http://127.0.0.1/x", "plain http"),
         ("https://user:hunter2@cdn.example.com/x", "user name or password"),
         ("https://[::1/x", "no valid host"),
+        ("ftp://cdn.example.com/x", "scheme 'ftp'"),
     ],
 )
-def test_a_redirect_is_followed_over_https_only(location: str, problem: str) -> None:
-    with pytest.raises(exceptions.BadRequestError, match=problem) as refused:
-        started().accept_head(head(302, location=location))
-    assert "hunter2" not in str(refused.value)
-    assert not refused.value.retried
+def test_a_url_in_plain_http_leads_to_this_machine_or_is_allowed(url: str, problem: str) -> None:
+    for found in (Download("f1", settings()).redirect(head(302, location=url), URL, 0), url):
+        with pytest.raises(exceptions.BadRequestError, match=problem) as refused:
+            Download("f1", settings()).request(found, 0)
+        assert "hunter2" not in str(refused.value)
+        assert not refused.value.retried
+    assert Download("f1", settings()).request("http://127.0.0.1/x", 0)
+    assert Download("f1", settings(allow_http=True)).request("http://cdn.example.com/x", 0)
 
 
-def test_a_redirect_over_plain_http_is_followed_where_the_connection_allows_it() -> None:
-    download = Download("f1", settings(allow_http=True))
-    download.start_attempt(link("http://files.internal/d?t=1"))
-    for location in ("/same-host", "http://files.internal:8080/x", "http://cdn.internal/x"):
-        request = download.accept_head(head(302, location=location))
-    assert request is not None
-    assert request.url == "http://cdn.internal/x"
-    with pytest.raises(exceptions.BadRequestError, match="scheme 'ftp'"):
-        download.accept_head(head(302, location="ftp://cdn.internal/x"))
-
-
-def test_a_download_url_in_plain_http_leads_to_this_machine_or_is_allowed_and_without_one_the_error_names_the_extra() -> None:
-    elsewhere, here = link("http://cdn.example.com/t0ken"), link("http://127.0.0.1/x")
-    assert Download("f1", settings(allow_http=True)).start_attempt(elsewhere).url == elsewhere.url_with_token
-    assert Download("f1", settings()).start_attempt(here).url == here.url_with_token
-    for refused, says in ((elsewhere, "plain http"), (link(None), "'download_url'")):
-        with pytest.raises(exceptions.ConfigurationError, match=says) as error:
-            Download("f1", settings()).start_attempt(refused)
-        assert "t0ken" not in str(error.value)
-
-
-def test_what_no_url_may_hold_is_encoded_before_it_is_sent() -> None:
-    request = Download("f1", settings()).start_attempt(link("https://bücher.example/é?ü=%C3%A9"))
-    assert request.url == "https://bücher.example/%C3%A9?%C3%BC=%C3%A9"
+def test_a_link_without_a_url_names_the_extra_and_what_no_url_may_hold_is_encoded() -> None:
+    download = Download("f1", settings())
+    with pytest.raises(exceptions.ConfigurationError, match="'download_url'") as error:
+        download.url_of(link(None))
+    assert "t0ken" not in str(error.value)
+    assert download.url_of(link("https://bücher.example/é?ü=%C3%A9")) == "https://bücher.example/%C3%A9?%C3%BC=%C3%A9"

@@ -140,7 +140,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def send(*_: Any) -> Any:
         target = io.BytesIO()
         try:
-            stream(client, Download("f1", own), target, create_link)
+            stream(client, Download("f1", own), target, "", create_link, longest_pause=lambda: 300)
         except exceptions.CloudStoreError as error:
             return error
         return target.getvalue().decode("latin-1")
