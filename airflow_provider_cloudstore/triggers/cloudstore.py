@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_cloudstore.compat import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.waiting import FileWait

@@ -14,12 +14,6 @@ if HAS_RETRY_POLICIES:
     from airflow_provider_cloudstore.retry_policies.cloudstore import CloudStoreRetryPolicy
 
 
-@pytest.mark.skipif(HAS_RETRY_POLICIES, reason="this Airflow has retry policies")
-def test_before_airflow_3_3_the_import_says_what_it_needs() -> None:
-    with pytest.raises(ImportError, match=r"need Airflow 3\.3"):
-        import airflow_provider_cloudstore.retry_policies.cloudstore  # noqa: F401
-
-
 @pytest.mark.skipif(not HAS_RETRY_POLICIES, reason="this Airflow has no retry policies: they came with 3.3")
 @pytest.mark.parametrize(
     ("error", "action", "seconds"),
