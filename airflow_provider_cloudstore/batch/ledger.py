@@ -132,11 +132,11 @@ class Ledger:
         counts = self.counts
         bad = {status: counts[status] for status in (Status.FAILED, Status.UNKNOWN)}
         if error:
-            error = replace(error, advice=f"{self.describe(counts)}. {error.what_to_do}")
+            error = replace(error, advice=f"{self.describe(counts)}. {error.advice}")
         elif any(bad.values()):
             first = self.failures[0]
             reason = f"{self.describe(bad)}; the first, in line {first['line']:,}: {first['error']}"
-            advice = f"{BatchFailedError.hint} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
+            advice = f"{BatchFailedError.advice} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
             error = BatchFailedError(reason, operation="batch upload", advice=advice)
         self.error = error
 

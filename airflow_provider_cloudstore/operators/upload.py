@@ -115,7 +115,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 self.log.warning("%s A retry does not.", advice)
                 raise
             if isinstance(error, PermanentError):
-                raise replace(error, advice=f"{advice} {error.what_to_do}") from None
+                raise replace(error, advice=f"{advice} {error.advice}") from None
             ended = f"the upload is queued, but the task ended with {type(error).__name__}"
             facts = asdict(error) if isinstance(error, CloudStoreError) else {"reason": ended, "operation": "remote upload"}
             raise PermanentError(**facts | {"advice": f"{advice} {_NOT_RETRIED}"}) from error

@@ -71,7 +71,7 @@ def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says
     for own, wait in ((site().authorized(Secret("t0ken"), "1"), "tolerates"), (site(login=None), "ends")):
         error: Any = CreateDownloadLink(own, "f1").interpret(response(401), own)
         assert error.wait == wait
-        assert ("another task" in error.what_to_do) is (wait == "tolerates")
+        assert ("another task" in error.advice) is (wait == "tolerates")
 
 
 def test_a_refused_token_is_replaced_three_times_with_keys_and_once_without() -> None:

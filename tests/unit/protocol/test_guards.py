@@ -90,8 +90,8 @@ def test_what_holds_more_than_an_id_is_refused_with_what_to_pass_instead(operati
     field = operation.parameters[0].name
     with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
         operation(settings(), value)
-    assert "key='upload')['file_id']" in refused.value.what_to_do
-    assert f"expand({field}=...)" in refused.value.what_to_do
+    assert "key='upload')['file_id']" in refused.value.advice
+    assert f"expand({field}=...)" in refused.value.advice
 
 
 @pytest.mark.parametrize(

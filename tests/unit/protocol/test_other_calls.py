@@ -87,7 +87,7 @@ def test_a_lost_post_says_that_it_may_be_declared_idempotent(emulator: Emulator)
     store_file(emulator)
     with pytest.raises(OutcomeUnknownError, match="POST /file/rename 'f1'") as caught:
         CloudStoreHook().request("POST", "/file/rename", {"file_id": "f1", "name": "b"})
-    assert "idempotent=True" in caught.value.what_to_do
+    assert "idempotent=True" in caught.value.advice
     assert "upload" not in str(caught.value)
 
 
