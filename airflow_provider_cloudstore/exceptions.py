@@ -174,7 +174,7 @@ class InvalidResponseError(CloudStoreError):
 class RequestRejectedError(CloudStoreError):
     """HTTP 4xx, where it is unknown whether the same request would be rejected again. Airflow's retries apply."""
 
-    wait = "tolerates"
+    wait: Wait | None = "tolerates"
     advice = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 

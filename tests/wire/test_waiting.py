@@ -94,9 +94,9 @@ def test_a_file_that_comes_is_found_alike_on_the_worker_and_in_the_triggerer(
     assert worker.deferred is (deferrable and bool(faults))
     tokens = [token["token"] for token in emulator.state()["tokens"]]
     assert emulator.state()["requests"] == {"link": len(faults) + len(tokens)}
-    if make is link:  # the link that proved that the file is there is used, or replaced by a fresh one
+    if make is link:  # the link that proved that the file is there is replaced by a fresh one
         assert value == worker.xcoms["download_link"]["token"] == tokens[-1]
-        assert len(tokens) == (2 if worker.deferred else 1)
+        assert len(tokens) == 2
 
 
 @of_both

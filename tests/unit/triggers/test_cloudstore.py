@@ -39,7 +39,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def run(emulator: Emulator, interval: float = 0.05, timeout: float = 20.0, ago: float = 0.0) -> dict[str, Any]:
     """Run a trigger of a wait that began so many seconds ago, as the triggerer makes it; what its one event says."""
     began = datetime.now(UTC) - timedelta(seconds=ago)
-    path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, timeout, began.isoformat()).serialize()
+    moment = began.isoformat()
+    path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, timeout, moment, not_before=moment).serialize()
     assert path == "airflow_provider_cloudstore.triggers.cloudstore.FileAvailableTrigger"
     assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began", "not_before"}
     stored = json.dumps(kwargs)
