@@ -28,9 +28,7 @@ if TYPE_CHECKING or _AIRFLOW >= (3, 2):
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
-        AirflowSkipException,
         AirflowTaskTimeout,
-        TaskDeferred,
     )
 else:
     from airflow.configuration import conf
@@ -39,9 +37,7 @@ else:
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
-        AirflowSkipException,
         AirflowTaskTimeout,
-        TaskDeferred,
     )
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 1):

@@ -51,7 +51,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """
 
     template_fields: Sequence[str] = ("urls", "receipts", "parameters", "cloudstore_conn_id")
-    ui_color = "#b9d6f2"
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, context_or_empty, validate_flags
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
@@ -39,7 +39,6 @@ class DeleteFolderOperator(CloudStoreOperator):
     """
 
     template_fields: Sequence[str] = ("folder_id", "cloudstore_conn_id")
-    ui_color = "#f6d5d0"
 
     def __init__(self, *, folder_id: str | int | XComArg, ignore_missing: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -69,8 +68,6 @@ class DownloadLinkOperator(WaitingOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
-    operator_extra_links = (FileLink(),)
-    ui_color = "#d5f0d5"
 
     def __init__(self, *, file_id: str | int | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -111,8 +108,6 @@ class DownloadFileOperator(WaitingOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
-    operator_extra_links = (FileLink(),)
-    ui_color = "#d5f0e8"
 
     def __init__(
         self,

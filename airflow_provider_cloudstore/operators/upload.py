@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
-from airflow_provider_cloudstore.operators.base import FileLink, context_or_empty, validate_flags
+from airflow_provider_cloudstore.operators.base import context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ class RemoteUrlUploadOperator(WaitingOperator):
     """
 
     template_fields: Sequence[str] = ("url", "parameters", "cloudstore_conn_id")
-    operator_extra_links = (FileLink(),)
-    ui_color = "#d0e4f6"
 
     def __init__(
         self,

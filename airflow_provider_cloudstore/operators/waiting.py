@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, validate_flags, validate_positive
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
@@ -30,6 +30,8 @@ class WaitingOperator(CloudStoreOperator):
     :param deferrable: Wait in the triggerer, which must be running, and free the worker slot; the default is ``[operators]
         default_deferrable``.
     """
+
+    operator_extra_links = (FileLink(),)
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError, RateLimitError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.guards import validate_text
 
 _JITTER = 0.2
@@ -89,8 +89,7 @@ class FileWait:
 
     def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
         """Whether a deferrable wait should leave the worker: it has polled for long enough, or the service asks for a pause."""
-        asks_to_pause = error.retry_after is not None or isinstance(error, RateLimitError)
-        return (now - self.began).total_seconds() >= ON_WORKER_SECONDS or asks_to_pause
+        return error.retry_after is not None or (now - self.began).total_seconds() >= ON_WORKER_SECONDS
 
     def _until_deadline(self, now: datetime, wanted: float) -> float:
         return max(0.0, min(wanted, (self._deadline - now).total_seconds()))

@@ -41,7 +41,6 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     operator_extra_links = (FileLink(),)
-    ui_color = "#f5ecc8"
     _wait: FileWait | None = None
     _hook: CloudStoreHook | None = None
     """The hook that all polls of a try share: it reads the connection once, and again when the token is refused."""

@@ -12,15 +12,14 @@ from typing import Any
 
 import pendulum
 import pytest
+from airflow.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import (
     AirflowException,
     AirflowSensorTimeout,
-    AirflowSkipException,
     BaseOperator,
     BaseSensorOperator,
-    TaskDeferred,
 )
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.exceptions import TaskDeferred
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
+from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol import waiting
