@@ -46,29 +46,20 @@ else:
     from airflow.hooks.base import BaseHook
 
 if TYPE_CHECKING or _AIRFLOW >= (3,):
-    from airflow.sdk import (
-        BaseOperator,
-        BaseOperatorLink,
-        BaseSensorOperator,
-        Connection,
-        Context,
-        ObjectStoragePath,
-        XComArg,
-        get_current_context,
-    )
+    from airflow.sdk import BaseOperator, BaseOperatorLink, BaseSensorOperator, ObjectStoragePath, get_current_context
     from airflow.sdk.execution_time.xcom import XCom
     from airflow.sdk.log import mask_secret
 else:
     from airflow.io.path import ObjectStoragePath
     from airflow.models.baseoperator import BaseOperator
     from airflow.models.baseoperatorlink import BaseOperatorLink
-    from airflow.models.connection import Connection
     from airflow.models.xcom import XCom
-    from airflow.models.xcom_arg import XComArg
     from airflow.operators.python import get_current_context
     from airflow.sensors.base import BaseSensorOperator
-    from airflow.utils.context import Context
     from airflow.utils.log.secrets_masker import mask_secret
+
+if TYPE_CHECKING:  # names in annotations only
+    from airflow.sdk import Connection, Context, XComArg
 
 if TYPE_CHECKING or HAS_RETRY_POLICIES:
     from airflow.sdk import RetryDecision, RetryPolicy
