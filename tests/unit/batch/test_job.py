@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -45,16 +43,6 @@ def test_the_owner_file_is_written_before_anything_else_can_fail() -> None:
     assert counts(batch.run()) == {"queued": 5}
 
 
-def test_the_log_begins_with_the_counts_and_shows_the_progress(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        Batch(urls(2500), VirtualService(), MemoryFolder()).run(max_concurrency=1)
-    assert caplog.messages == [
-        "Sending a batch: 2,500 unsent of 2,500 URLs; receipts: s3://b/r",
-        "999 queued, 1,501 unsent of 2,500 URLs",
-        "1,999 queued, 501 unsent of 2,500 URLs",
-    ]
-
-
 # --- what ends it
 
 
@@ -88,21 +76,6 @@ def test_a_kill_ends_it_within_two_seconds_whatever_hangs(caplog: pytest.LogCapt
     assert batch.took <= 5.0 + 0.1 + 0.6 + 0.8 + 0.01
     assert "Could not store the last second of progress" in caplog.messages
     assert batch.left == 0
-
-
-@pytest.mark.parametrize("steps", [0, 3, 4])
-def test_it_ends_at_once_before_anything_is_sent(steps: int) -> None:
-    batch = Batch(urls(10), folder=MemoryFolder())
-    delays = iter([0.0] * steps)
-    batch.delay = lambda: next(delays, HANGS)
-    batch.kill_at = 60
-    with pytest.raises(exceptions.BatchInterruptedError) if steps < 4 else nullcontext() as ended:
-        report = batch.run()
-    error = ended.value if ended else report.error
-    assert isinstance(error, exceptions.BatchInterruptedError)
-    assert error.reason == "the task was terminated"
-    assert 60 <= batch.took <= 62
-    assert (batch.left, batch.requests) == (0, 0)
 
 
 @pytest.mark.parametrize(("hangs", "reason"), [(True, "no response"), (False, "OSError")])

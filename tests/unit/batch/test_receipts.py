@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -147,10 +146,3 @@ def test_a_local_folder_that_may_not_be_written_stops_the_batch_at_any_write_and
     with pytest.raises(raised, match=os.strerror(code)):
         receipts.write([line("1")])
     assert [path.name[:6] for path in tmp_path.iterdir()] == ["batch-"]
-
-
-def test_a_missing_bucket_stops_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = UPath("memory://missing/receipts")
-    monkeypatch.setattr(type(path.fs), "pipe_file", Mock(side_effect=FileNotFoundError("no such bucket")))
-    with pytest.raises(BatchFailedError, match="its bucket or container does not exist"):
-        begun(Folder(path))

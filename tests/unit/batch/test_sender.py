@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.sender import BatchEnded, Throttle
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.messages import TransportFailure
-from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, in_virtual_time, now, response, settle
+from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, in_virtual_time, now, response
 from tests.unit.batch.whole_batch import Batch, counts, urls
 
 
@@ -184,17 +184,6 @@ async def test_a_failing_service_gets_a_request_after_1_2_4_8_16_and_32_seconds_
     assert await moments(one, DOWN, 2) == [64, 65]
 
 
-@in_virtual_time
-async def test_a_success_ends_the_pause_of_those_that_wait() -> None:
-    one = throttle()
-    await moments(one, DOWN, 5)
-    waiting = [asyncio.create_task(one.acquire()) for _ in range(3)]
-    await settle()
-    one.record_success()
-    await asyncio.gather(*waiting)
-    assert now() == pytest.approx(8, abs=0.1)
-
-
 @pytest.mark.parametrize(("asked", "pause"), [(7.5, 7.5), (None, 1)])
 @in_virtual_time
 async def test_a_pause_that_the_service_asks_for_is_kept_and_takes_at_least_a_second(asked: float | None, pause: float) -> None:
@@ -218,15 +207,6 @@ async def test_a_minute_without_a_success_ends_the_batch_counted_from_the_first_
     assert isinstance(one.error, exceptions.BatchInterruptedError)
     assert f"its last response: {error.reason}" in one.error.reason
     assert (todo in one.error.advice, one.error.status, one.error.permanent) == (True, error.status, False)
-
-
-@pytest.mark.parametrize(("asked", "ends"), [(300.0, False), (301.0, True)])
-@in_virtual_time
-async def test_a_service_that_asks_for_more_than_five_minutes_ends_the_batch(asked: float, ends: bool) -> None:
-    one = throttle()
-    await one.acquire()
-    one.record_failure(limited(asked))
-    assert (one.error is not None) is ends
 
 
 @in_virtual_time

@@ -9,7 +9,6 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol import attempts
 from tests.unit.operators.tries import SHOWN, SOURCE, Store, Task, uploads
 
 
@@ -95,16 +94,6 @@ def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(emula
     assert task.store.values == {}
     task.attempt()
     assert uploads(emulator) == 2
-
-
-def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
-    emulator: Emulator, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
-    emulator.fault("drop_after", times=0)
-    with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
-        task.attempt(retry_unknown_outcome=True)
-    assert task.store.calls[-1] == "set unknown"
 
 
 def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_the_task(emulator: Emulator, task: Task) -> None:
