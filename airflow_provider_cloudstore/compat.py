@@ -47,7 +47,6 @@ else:
 
 if TYPE_CHECKING or _AIRFLOW >= (3,):
     from airflow.sdk import BaseOperator, BaseOperatorLink, BaseSensorOperator, ObjectStoragePath, get_current_context
-    from airflow.sdk.execution_time.xcom import XCom
     from airflow.sdk.log import mask_secret
 else:
     from airflow.io.path import ObjectStoragePath
@@ -58,8 +57,9 @@ else:
     from airflow.sensors.base import BaseSensorOperator
     from airflow.utils.log.secrets_masker import mask_secret
 
-if TYPE_CHECKING:  # names in annotations only
+if TYPE_CHECKING:  # names in annotations, and one that only Airflow 2 needs
     from airflow.sdk import Connection, Context, XComArg
+    from airflow.sdk.execution_time.xcom import XCom
 
 if TYPE_CHECKING or HAS_RETRY_POLICIES:
     from airflow.sdk import RetryDecision, RetryPolicy

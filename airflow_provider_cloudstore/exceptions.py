@@ -46,7 +46,7 @@ class CloudStoreError(AirflowException):
     :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
     :param message: the service's message, without secrets; empty if the response had no message or was a web page.
     :param advice: what to do; by default, what the error's class says.
-    :param wait: what a wait for a file does after the error; by default, what the error's class says; None means ``ends``.
+    :param wait: what a wait for a file does after the error; by default, what the error's class says, or else ``ends``.
     """
 
     permanent: ClassVar[bool] = False

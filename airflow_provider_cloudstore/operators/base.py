@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_cloudstore.compat import HAS_STORED_LINKS, BaseOperator, BaseOperatorLink, XCom
+from airflow_provider_cloudstore.compat import HAS_STORED_LINKS, BaseOperator, BaseOperatorLink
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class FileLink(BaseOperatorLink):
         """Return the URL that the task has pushed, or an empty string if it has not pushed any."""
         if HAS_STORED_LINKS:  # asked in the task's own process, where a missing XCom would be logged as an error
             return str(getattr(operator, XCOM_FILE_PAGE, ""))
+        from airflow_provider_cloudstore.compat import XCom
+
         return XCom.get_value(ti_key=ti_key, key=XCOM_FILE_PAGE) or ""
 
 

@@ -76,7 +76,7 @@ class DownloadLinkOperator(WaitingOperator):
     def execute(self, context: Context) -> str:
         """Wait for the file if ``wait_for_file`` is set, and create a link."""
         if self.wait_for_file:
-            self._wait(self.file_id)
+            self._wait_for_file(self.file_id)
         return self._finish(context_or_empty(context), self.file_id)
 
     def _finish(self, context: Context, file_id: Any) -> str:
@@ -130,7 +130,7 @@ class DownloadFileOperator(WaitingOperator):
         resolve_target(self.target, self.file_id)
         validate_sha256(self.expected_sha256)
         if self.wait_for_file:
-            self._wait(self.file_id)
+            self._wait_for_file(self.file_id)
         return self._finish(context_or_empty(context), self.file_id)
 
     def _finish(self, context: Context, file_id: Any) -> DownloadedFileXCom:

@@ -129,4 +129,4 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 advice="Set extra 'file_id_path' of the connection to where the response has it. If the service's "
                 "queue returns no file id, as on YetiShare sites, look for the file in its folder: see the guide 'Stage files'.",
             )
-        self._wait(upload["file_id"], datetime.fromisoformat(upload["requested_at"]))
+        self._wait_for_file(upload["file_id"], datetime.fromisoformat(upload["requested_at"]))

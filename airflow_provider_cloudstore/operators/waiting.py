@@ -57,7 +57,7 @@ class WaitingOperator(CloudStoreOperator):
         """Do what is left to do when the file is available; return the task's value, which is the file's id by default."""
         return file_id
 
-    def _wait(self, file_id: Any, began: datetime | None = None) -> None:
+    def _wait_for_file(self, file_id: Any, began: datetime | None = None) -> None:
         """Wait for a file, from now on or since ``began``; after a deferral, :meth:`execute_complete` goes on."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
