@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow import __version__
@@ -29,9 +28,7 @@ if TYPE_CHECKING or _AIRFLOW >= (3, 2):
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
-        AirflowSkipException,
         AirflowTaskTimeout,
-        TaskDeferred,
     )
 else:
     from airflow.configuration import conf
@@ -40,9 +37,7 @@ else:
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
-        AirflowSkipException,
         AirflowTaskTimeout,
-        TaskDeferred,
     )
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 1):
@@ -51,43 +46,22 @@ else:
     from airflow.hooks.base import BaseHook
 
 if TYPE_CHECKING or _AIRFLOW >= (3,):
-    from airflow.sdk import BaseOperator, BaseOperatorLink, Context, ObjectStoragePath, XComArg
+    from airflow.sdk import BaseOperator, BaseOperatorLink, BaseSensorOperator, ObjectStoragePath
     from airflow.sdk.log import mask_secret
 else:
     from airflow.io.path import ObjectStoragePath
     from airflow.models.baseoperator import BaseOperator
     from airflow.models.baseoperatorlink import BaseOperatorLink
-    from airflow.models.xcom_arg import XComArg
-    from airflow.utils.context import Context
+    from airflow.models.xcom import XCom
+    from airflow.sensors.base import BaseSensorOperator
     from airflow.utils.log.secrets_masker import mask_secret
 
-if TYPE_CHECKING:
-    from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
-    from airflow.sdk import BaseSensorOperator, Connection, RetryDecision, RetryPolicy
+if TYPE_CHECKING:  # names in annotations, and one that only Airflow 2 needs
+    from airflow.sdk import Connection, Context, XComArg
     from airflow.sdk.execution_time.xcom import XCom
-    from airflow.triggers.base import BaseTrigger, TriggerEvent
-else:
-    # These are imported on first use, so that a DAG file which does not need them parses faster.
-    _LOADED_WHEN_USED = {
-        "ActionCommand": "airflow.cli.cli_config.ActionCommand",
-        "Arg": "airflow.cli.cli_config.Arg",
-        "BaseSensorOperator": "airflow.sdk.BaseSensorOperator" if _AIRFLOW >= (3,) else "airflow.sensors.base.BaseSensorOperator",
-        "BaseTrigger": "airflow.triggers.base.BaseTrigger",
-        "Connection": "airflow.sdk.Connection" if _AIRFLOW >= (3,) else "airflow.models.connection.Connection",
-        "GroupCommand": "airflow.cli.cli_config.GroupCommand",
-        "RetryDecision": "airflow.sdk.RetryDecision",
-        "RetryPolicy": "airflow.sdk.RetryPolicy",
-        "TriggerEvent": "airflow.triggers.base.TriggerEvent",
-        "XCom": "airflow.sdk.execution_time.xcom.XCom" if _AIRFLOW >= (3,) else "airflow.models.xcom.XCom",
-    }
 
-    def __getattr__(name: str) -> Any:
-        if name not in _LOADED_WHEN_USED:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if name.startswith("Retry") and not HAS_RETRY_POLICIES:
-            raise ImportError("Retry policies need Airflow 3.3 or later; before that, set retries and retry_delay")
-        module, _, attribute = _LOADED_WHEN_USED[name].rpartition(".")
-        return getattr(import_module(module), attribute)
+if TYPE_CHECKING or HAS_RETRY_POLICIES:
+    from airflow.sdk import RetryDecision, RetryPolicy
 
 
 async def get_async_connection(conn_id: str) -> Connection:

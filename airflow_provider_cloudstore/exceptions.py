@@ -45,9 +45,8 @@ class CloudStoreError(AirflowException):
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
     :param message: the service's message, without secrets; empty if the response had no message or was a web page.
-    :param advice: what to do; by default, the hint of the error's class.
-    :param ended_by: why a batch ended early; empty for any other error.
-    :param wait: what a wait does after this error; by default, what the error's class says.
+    :param advice: what to do; by default, what the error's class says.
+    :param wait: what a wait for a file does after the error; by default, what the error's class says, or else ``ends``.
     """
 
     permanent: ClassVar[bool] = False
@@ -58,10 +57,6 @@ class CloudStoreError(AirflowException):
     """Whether the operation may have been carried out in spite of the error."""
     retried: ClassVar[bool] = False
     """Whether the call itself makes another attempt, as long as it has attempts and time left."""
-    default_wait: ClassVar[Wait] = "ends"
-    """What a wait for a file does after the error, unless :attr:`wait` says otherwise."""
-    hint: ClassVar[str] = ""
-    """What to do about the error, unless :attr:`advice` says otherwise."""
 
     reason: str
     _: KW_ONLY
@@ -72,14 +67,13 @@ class CloudStoreError(AirflowException):
     retry_after: float | None = None
     message: str = ""
     advice: str = ""
-    ended_by: str = ""
     wait: Wait | None = None
 
     def __post_init__(self) -> None:
-        self.advice = self.advice or self.hint
+        self.advice = self.advice or type(self).advice
+        self.wait = self.wait or type(self).wait or "ends"
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(getattr(self, part)))
-        self.wait = self.wait or self.default_wait
         super().__init__(self.reason)  # pickle and copy recreate an error from this argument, then set its fields
 
     def __str__(self) -> str:
@@ -129,16 +123,16 @@ class ServiceUnreachableError(CloudStoreError):
 
     sent = False
     retried = True
-    default_wait = "goes on"
-    hint = "Check the host and port, and that this machine can reach them (firewall, proxy)."
+    wait = "goes on"
+    advice = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
 class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks to try later. The request had no effect."""
 
     retried = True
-    default_wait = "goes on"
-    hint = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
+    wait = "goes on"
+    advice = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
 
 
 class TransientServiceError(CloudStoreError):
@@ -146,15 +140,15 @@ class TransientServiceError(CloudStoreError):
 
     may_have_effect = True
     retried = True
-    default_wait = "goes on"
-    hint = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
+    wait = "goes on"
+    advice = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
 class OutcomeUnknownError(PermanentError):
     """An upload may or may not have been queued, so it is not repeated. The caller can opt in to repeats."""
 
     may_have_effect = True
-    hint = (
+    advice = (
         "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task to "
         "send it again. If a second copy does no harm, set retry_unknown_outcome=True."
     )
@@ -163,8 +157,8 @@ class OutcomeUnknownError(PermanentError):
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    default_wait = "goes on"
-    hint = (
+    wait = "goes on"
+    advice = (
         "The service reported this error itself. If it is a success, set extra 'success_when'; if the token was refused, set "
         "extra 'token_refused_pattern'."
     )
@@ -173,34 +167,34 @@ class ServiceError(CloudStoreError):
 class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
 
-    default_wait = "tolerates"
-    hint = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
+    wait = "tolerates"
+    advice = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
 class RequestRejectedError(CloudStoreError):
     """HTTP 4xx, where it is unknown whether the same request would be rejected again. Airflow's retries apply."""
 
-    default_wait: ClassVar[Wait] = "tolerates"
-    hint = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
+    wait: Wait | None = "tolerates"
+    advice = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
 
 
 class PermissionDeniedError(RequestRejectedError):
     """HTTP 403. Airflow's retries apply, because the response may come from a front end."""
 
-    hint = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
+    advice = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
 class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
-    default_wait = "goes on"
-    hint = f"Check the id, and {BASE_URL_ADVICE}"
+    wait = "goes on"
+    advice = f"Check the id, and {BASE_URL_ADVICE}"
 
 
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
-    hint = f"The same request would be rejected again. Check {BASE_URL_ADVICE}"
+    advice = f"The same request would be rejected again. Check {BASE_URL_ADVICE}"
 
 
 class AuthenticationError(RequestRejectedError):
@@ -209,8 +203,8 @@ class AuthenticationError(RequestRejectedError):
     Airflow's retries apply, because a rotation may be under way.
     """
 
-    default_wait = "ends"
-    hint = (
+    wait = "ends"
+    advice = (
         "Set the connection's password to a valid access token. It was read once more, and no newer token works; Airflow's "
         "retries read it again."
     )
@@ -225,37 +219,28 @@ class LinkRejectedError(RequestRejectedError):
 class ChecksumError(PermanentError):
     """A downloaded file does not have the expected SHA-256. The target was not changed."""
 
-    hint = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
+    advice = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
 
 
 class FileWaitTimeoutError(PermanentError, AirflowSensorTimeout):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
-    hint = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
+    advice = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
 
 
 class BatchInterruptedError(CloudStoreError):
-    """A batch ended early, and a retry resumes it.
+    """A batch ended early: the service or the store of the receipts failed, or the task was terminated. A retry resumes it."""
 
-    Its ``ended_by`` is ``terminated`` (also if ``execution_timeout`` was nearly over), ``service`` (the service failed for every
-    URL), ``rate_limit`` (the service accepted no URL, but asked to wait), ``token`` (the service refused the token), ``store``
-    (the manifest could not be copied, or the receipts could not be read or written), or ``superseded`` (a newer try took over).
-    """
-
-    hint = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
+    advice = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
 
 
-class BatchStoppedError(PermanentError):
-    """A batch stopped, and somebody has to fix the cause. When the task is cleared after that, the batch resumes.
+class BatchSupersededError(BatchInterruptedError):
+    """A newer try of the same batch took over, so this one stopped sending."""
 
-    Its ``ended_by`` is ``refused`` (the service refused ``max_consecutive_failures`` URLs in a row), or ``receipts`` (the
-    receipts are damaged or missing, or cannot be written).
-    """
-
-    hint = "Correct the manifest, the connection or the receipts, then clear the task: it resumes."
+    advice = "Another try of this task has taken over; this one has stopped sending."
 
 
 class BatchFailedError(PermanentError):
-    """A batch finished, but some uploads failed or have an unknown outcome. A retry would do nothing."""
+    """A batch needs somebody: uploads failed or are unknown, too many were refused in a row, or the receipts cannot be used."""
 
-    hint = "Correct what failed, then clear the task: with receipts, it resends the failed URLs only."
+    advice = "Correct what failed, then clear the task: with receipts, it sends what failed or was not sent."

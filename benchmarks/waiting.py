@@ -139,7 +139,8 @@ def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
 
         waiting.SETTLE_SECONDS = 0.0  # the other contender polls at once, too
 
-        return FileAvailableTrigger("ours", f"f{number}", interval, seconds + 3600, datetime.now(UTC).isoformat())
+        began = datetime.now(UTC).isoformat()
+        return FileAvailableTrigger("ours", f"f{number}", interval, seconds + 3600, began, not_before=began)
     from airflow.providers.http.triggers.http import HttpSensorTrigger
 
     endpoint = f"cloud/api/v2/file/download?access_token=token&file_id=f{number}"

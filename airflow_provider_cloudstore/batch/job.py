@@ -69,7 +69,7 @@ class Job:
         finally:
             trying.cancel()
             await asyncio.wait({trying})
-        ended = BatchInterruptedError(reason, operation="batch upload", ended_by="terminated")
+        ended = BatchInterruptedError(reason, operation="batch upload")
         try:
             error = ended if trying.cancelled() else trying.result()
         except CloudStoreError as failed:

@@ -76,7 +76,7 @@ async def retry_until(attempt: Callable[[], Awaitable[T]], problem: str) -> T:
                 log.warning("Sending is paused: %s (%s); retrying", problem, reason)
                 await asyncio.sleep(_CHECKPOINT_INTERVAL)
     what = f"{problem}: retried for {OUTAGE_LIMIT:.0f} s ({reason})"
-    raise BatchInterruptedError(what, operation="batch upload", ended_by="store")
+    raise BatchInterruptedError(what, operation="batch upload")
 
 
 @dataclass(eq=False, repr=False)
@@ -107,7 +107,7 @@ class Lease:
         """Write a checkpoint every second, and the last one after :meth:`finish`.
 
         :raises BatchInterruptedError: if the receipts cannot be written for ``OUTAGE_LIMIT``, or a newer try has taken over.
-        :raises BatchStoppedError: if the receipts can no longer be used.
+        :raises BatchFailedError: if the receipts can no longer be used.
         """
         is_last = False
         while not is_last:

@@ -90,7 +90,7 @@ class FileManifest:
         except Exception as error:  # noqa: BLE001  (from any store; its message may hold credentials)
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
             what = f"the manifest {name} cannot be copied to this worker's folder for temporary files ({reason})"
-            raise BatchInterruptedError(what, operation="batch upload", ended_by="store") from None
+            raise BatchInterruptedError(what, operation="batch upload") from None
 
     def __call__(self) -> Iterator[Entry]:
         """Read the entries from the beginning."""

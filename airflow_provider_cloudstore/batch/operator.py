@@ -51,7 +51,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     """
 
     template_fields: Sequence[str] = ("urls", "receipts", "parameters", "cloudstore_conn_id")
-    ui_color = "#b9d6f2"
 
     def __init__(
         self,
@@ -156,15 +155,14 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         return manifest
 
     def _finalize(self, context: Context, report: Ledger) -> dict[str, Any]:
-        from airflow_provider_cloudstore.exceptions import BatchInterruptedError
+        from airflow_provider_cloudstore.exceptions import BatchSupersededError
 
         receipts = str(self.receipts) if self._has_receipts else None
         summary = {**report.to_dict(), "receipts": receipts}
         self.log.info("The batch has ended: %s", report.describe(report.counts))
         if report.error is None:
             return summary
-        # No time is left to push once terminated; a newer try owns the XCom; without the store, Airflow may be unreachable, too.
-        if not isinstance(report.error, BatchInterruptedError) or report.error.ended_by in ("service", "rate_limit", "token"):
+        if not isinstance(report.error, BatchSupersededError):  # otherwise a newer try owns the XCom
             self._push(context, "return_value", summary)
         raise report.error
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import stores
 from airflow_provider_cloudstore.batch.manifest import FileManifest
-from airflow_provider_cloudstore.exceptions import BatchInterruptedError, BatchStoppedError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import BatchFailedError, BatchSupersededError, InvalidInputError
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import ObjectStoragePath
@@ -59,10 +59,10 @@ class Try:
         return hashlib.blake2b("\0".join(self.scope).encode(), digest_size=6).hexdigest()
 
 
-def _unusable(what: str, advice: str) -> BatchStoppedError:
+def _unusable(what: str, advice: str) -> BatchFailedError:
     """Build the error for a problem of the receipts that no retry fixes."""
     reason = f"the receipts: {what}; nothing more was sent"
-    return BatchStoppedError(reason, operation="batch upload", ended_by="receipts", advice=advice)
+    return BatchFailedError(reason, operation="batch upload", advice=advice)
 
 
 class Folder:
@@ -84,7 +84,7 @@ class Folder:
     def write(self, name: str, content: bytes) -> None:
         """Write or replace a file; at every moment, it has either its complete earlier content or the complete new content.
 
-        :raises BatchStoppedError: if no retry can help, as with a read-only local folder or a missing bucket.
+        :raises BatchFailedError: if no retry can help, as with a read-only local folder or a missing bucket.
         """
         try:
             with stores.atomic_write(self._path / name) as file:
@@ -119,7 +119,7 @@ class Receipts:
         """Write this try's owner file, which stops older tries, and return the batch's earlier parts, in the order of writing.
 
         :raises BatchInterruptedError: if a newer try owns the receipts.
-        :raises BatchStoppedError: if an earlier try left nothing in a local folder, or the folder cannot be used.
+        :raises BatchFailedError: if an earlier try left nothing in a local folder, or the folder cannot be used.
         """
         if not self._find_owner(begins=True) and self.writer.number > 1:
             if self.folder.is_local:
@@ -138,7 +138,7 @@ class Receipts:
         """Append receipts, unless a newer try has taken over. After a failure, call it again with the same lines.
 
         :raises BatchInterruptedError: if a newer try has taken over.
-        :raises BatchStoppedError: if the owner file is missing, or the folder cannot be written.
+        :raises BatchFailedError: if the owner file is missing, or the folder cannot be written.
         """
         if not self._find_owner():
             advice = f"Restore the folder and clear the task: it resumes. Without it, {_NEW_RUN}."
@@ -168,7 +168,7 @@ class Receipts:
         number, is_other = owner["number"], owner["process"] != self.writer.process
         if number > self.writer.number or (number == self.writer.number and is_other and not begins):
             what = f"try {self.writer.number} found the owner file of try {number}, which has taken over"
-            raise BatchInterruptedError(what, operation="batch upload", ended_by="superseded")
+            raise BatchSupersededError(what, operation="batch upload")
         return True
 
 
@@ -183,7 +183,7 @@ def _parts_by_batch(names: Iterable[str]) -> dict[str, list[str]]:
 def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, Any]]]:
     """Read the receipts of a part, in the order of writing: the digest, the status and the whole line of each.
 
-    :raises BatchStoppedError: if a line is not a receipt, because unlike an outage, such damage is permanent.
+    :raises BatchFailedError: if a line is not a receipt, because unlike an outage, such damage is permanent.
     """
     lines = (folder.read(name) or b"").splitlines() or [b""]  # an empty part is damaged
     try:
@@ -201,7 +201,7 @@ def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dic
 
     :param path: the folder: text, an ``ObjectStoragePath`` or a ``pathlib.Path``.
     :raises InvalidInputError: if there are no receipts at that path.
-    :raises BatchStoppedError: if a file is damaged; the message names it.
+    :raises BatchFailedError: if a file is damaged; the message names it.
     """
     return _last_outcomes(_open(path))
 
@@ -224,7 +224,7 @@ def write_failed(
     :param url_column: the column of a CSV, or the key in JSON, that holds the URL.
     :returns: how many lines were written.
     :raises InvalidInputError: if the folder does not hold the receipts of exactly one batch, or the manifest cannot be read.
-    :raises BatchStoppedError: if a receipt is damaged.
+    :raises BatchFailedError: if a receipt is damaged.
     """
     from airflow_provider_cloudstore.hooks.targets import object_path
 

@@ -108,21 +108,19 @@ class Throttle:
             self._failing_since = now + pause  # the pause that the service asks for does not count as an outage
         if now - self._failing_since >= _OUTAGE_LIMIT or pause > _MAX_PAUSE:
             what = f"the service accepts no uploads; its last response: {error.reason}"
-            self.end(_interrupted(what, error, "rate_limit" if is_limit else "service"))
+            self.end(_interrupted(what, error))
         self.wake()
 
 
-def _interrupted(reason: str, error: CloudStoreError, ended_by: str) -> exceptions.BatchInterruptedError:
+def _interrupted(reason: str, error: CloudStoreError) -> exceptions.BatchInterruptedError:
     """Build the error with which Airflow retries the batch, whatever the last failure was."""
-    kind = exceptions.BatchInterruptedError
-    return kind(
+    return exceptions.BatchInterruptedError(
         reason,
         operation="batch upload",
-        advice=f"{error.hint} {kind.hint}",
         status=error.status,
         retry_after=error.retry_after,
         message=error.message,
-        ended_by=ended_by,
+        advice=f"{error.advice} {exceptions.BatchInterruptedError.advice}",
     )
 
 
@@ -231,7 +229,7 @@ class Sender:
             self._token_refused.append(entry)
             self._token_refusals += 1
             if self._token_refusals == _TOKEN_REFUSALS:
-                self.throttle.end(_interrupted(error.reason, error, "token"))
+                self.throttle.end(_interrupted(error.reason, error))
             return
         if not error.sent:  # the connection cannot be used: all other uploads would fail, too
             self.throttle.end(error)
@@ -243,4 +241,4 @@ class Sender:
         if is_refusal and self._refusals == self.options.max_consecutive_failures:
             what = f"{self._refusals:,} requests in a row were refused (max_consecutive_failures), last: {error.reason}"
             last = error.subject
-            self.throttle.end(exceptions.BatchStoppedError(what, operation="batch upload", subject=last, ended_by="refused"))
+            self.throttle.end(exceptions.BatchFailedError(what, operation="batch upload", subject=last))

@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def commands() -> list[Any]:
     """The commands of ``airflow``, which ``provider_info`` declares."""
-    from airflow_provider_cloudstore.compat import ActionCommand, Arg, GroupCommand
+    from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand
 
     arguments = tuple(Arg((flag,), **more) for flag, more in OPTIONS.items())  # type: ignore[no-untyped-call]
     doctor = ActionCommand("doctor", "Check a connection against the service", run, arguments, DESCRIPTION, EPILOG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from datetime import timedelta
@@ -19,15 +18,6 @@ XCOM_FILE_PAGE = "file_page"
 # Put in front of a field's text while Airflow renders it. No Python literal begins with it, so Jinja's native types, which
 # evaluate literals, leave the text alone.
 _NOT_A_LITERAL = "?"
-
-log = logging.getLogger(__name__)
-
-if not hasattr(BaseOperator, "_do_render_template_fields"):
-    log.warning(
-        "This Airflow has no BaseOperator._do_render_template_fields, in which the fields of mapped tasks are redacted: it would "
-        "store their credentials in clear text. Do not map URLs that hold credentials, or install an Airflow that "
-        "airflow-provider-cloudstore supports"
-    )
 
 
 class FileLink(BaseOperatorLink):
@@ -86,14 +76,9 @@ class CloudStoreOperator(BaseOperator):
         return super().render_template(_NOT_A_LITERAL + content, context, jinja_env, seen_oids).removeprefix(_NOT_A_LITERAL)
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        # Airflow calls this method for plain and for mapped tasks, and stores the rendered fields between it and `execute`.
-        # `render_template_fields` is the documented method for this purpose, but Airflow does not call it on mapped tasks.
+        # Every Airflow version calls this method for plain and for mapped tasks, and stores the rendered fields after it. The
+        # documented `render_template_fields` is not called on mapped tasks.
         super()._do_render_template_fields(*args, **kwargs)
-        self._redact_fields()
-
-    def render_template_fields(self, *args: Any, **kwargs: Any) -> None:
-        """Render the template fields, and redact them."""
-        super().render_template_fields(*args, **kwargs)
         self._redact_fields()
 
     def _redact_fields(self) -> None:

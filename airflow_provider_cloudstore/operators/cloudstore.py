@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, validate_flags
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
-from airflow_provider_cloudstore.operators.waiting import LinkOperator
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
-    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.results import DownloadedFileXCom, DownloadLink, FolderDeletionXCom
+    from airflow_provider_cloudstore.results import DownloadedFileXCom, FolderDeletionXCom
 
 __all__ = [
     "DeleteFolderOperator",
@@ -40,7 +39,6 @@ class DeleteFolderOperator(CloudStoreOperator):
     """
 
     template_fields: Sequence[str] = ("folder_id", "cloudstore_conn_id")
-    ui_color = "#f6d5d0"
 
     def __init__(self, *, folder_id: str | int | XComArg, ignore_missing: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -59,7 +57,7 @@ class DeleteFolderOperator(CloudStoreOperator):
         return deletion.to_dict()
 
 
-class DownloadLinkOperator(LinkOperator):
+class DownloadLinkOperator(WaitingOperator):
     """Create a time-limited download token for a file (``GET /file/download``).
 
     Airflow stores and shows XComs in clear text: anyone who can read them can download the file until the token expires. The URL
@@ -70,12 +68,21 @@ class DownloadLinkOperator(LinkOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
-    operator_extra_links = (FileLink(),)
-    ui_color = "#d5f0d5"
 
-    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> str:
-        link = link or hook.create_download_link(self.file_id)
-        self._push_file_page(context, hook, link.file_id)
+    def __init__(self, *, file_id: str | int | XComArg, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.file_id: Any = file_id
+
+    def execute(self, context: Context) -> str:
+        """Wait for the file if ``wait_for_file`` is set, and create a link."""
+        if self.wait_for_file:
+            self._wait_for_file(self.file_id)
+        return self._finish(context_or_empty(context), self.file_id)
+
+    def _finish(self, context: Context, file_id: Any) -> str:
+        with self._open_hook() as hook:
+            link = hook.create_download_link(file_id)
+            self._push_file_page(context, hook, link.file_id)
         self._push(context, "download_link", link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
@@ -86,7 +93,7 @@ class DownloadLinkOperator(LinkOperator):
         return link.token
 
 
-class DownloadFileOperator(LinkOperator):
+class DownloadFileOperator(WaitingOperator):
     """Download a file to a local path or an object store; its link never leaves the task (``GET /file/download``).
 
     The target is either complete or absent. A broken download resumes, with a new link if the old link has expired. The size is
@@ -101,8 +108,6 @@ class DownloadFileOperator(LinkOperator):
     """
 
     template_fields: Sequence[str] = ("file_id", "target", "expected_sha256", "cloudstore_conn_id")
-    operator_extra_links = (FileLink(),)
-    ui_color = "#d5f0e8"
 
     def __init__(
         self,
@@ -112,7 +117,8 @@ class DownloadFileOperator(LinkOperator):
         expected_sha256: str | XComArg | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(file_id=file_id, **kwargs)
+        super().__init__(**kwargs)
+        self.file_id: Any = file_id
         self.target: Any = target
         self.expected_sha256: Any = expected_sha256
 
@@ -123,11 +129,13 @@ class DownloadFileOperator(LinkOperator):
 
         resolve_target(self.target, self.file_id)
         validate_sha256(self.expected_sha256)
-        file: DownloadedFileXCom = super().execute(context)
-        return file
+        if self.wait_for_file:
+            self._wait_for_file(self.file_id)
+        return self._finish(context_or_empty(context), self.file_id)
 
-    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> DownloadedFileXCom:
-        file = hook.download(self.file_id, self.target, expected_sha256=self.expected_sha256, link=link)
-        self._push_file_page(context, hook, file.file_id)
+    def _finish(self, context: Context, file_id: Any) -> DownloadedFileXCom:
+        with self._open_hook() as hook:
+            file = hook.download(file_id, self.target, expected_sha256=self.expected_sha256)
+            self._push_file_page(context, hook, file.file_id)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

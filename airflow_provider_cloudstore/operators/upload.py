@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowTaskTimeout
-from airflow_provider_cloudstore.operators.base import FileLink, context_or_empty, validate_flags
-from airflow_provider_cloudstore.operators.waiting import WaitingOperator, available_file, wait_for
+from airflow_provider_cloudstore.operators.base import context_or_empty, validate_flags
+from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
@@ -41,8 +41,6 @@ class RemoteUrlUploadOperator(WaitingOperator):
     """
 
     template_fields: Sequence[str] = ("url", "parameters", "cloudstore_conn_id")
-    operator_extra_links = (FileLink(),)
-    ui_color = "#d0e4f6"
 
     def __init__(
         self,
@@ -85,12 +83,8 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 self._push(context, "upload", upload)
                 self._push_file_page(context, hook, upload["file_id"])
                 if self.wait_for_file:
-                    self._wait(hook, upload)
+                    self._wait_for_upload(upload)
         return upload["file_id"]
-
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
-        """Resume after a deferred wait for the file of an upload."""
-        return available_file(event)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume after a deferral, even if Airflow reports an error of its own, such as a trigger timeout without a triggerer."""
@@ -104,21 +98,19 @@ class RemoteUrlUploadOperator(WaitingOperator):
 
         From Airflow 3.3 on, a retry finds the upload in the task's state store. Before 3.3, the error is made permanent.
         """
-        from airflow_provider_cloudstore.exceptions import CloudStoreError, PermanentError
+        from airflow_provider_cloudstore.exceptions import PermanentError
 
-        name, argument = (f" as file '{file_id}'", f"(file_id='{file_id}')") if file_id else ("", "")
-        advice = f"The upload is queued{name}. FileAvailableSensor{argument} only waits; clearing this task uploads again."
+        name = f" as file '{file_id}'" if file_id else ""
+        advice = f"The upload is queued{name}. FileAvailableSensor only waits; clearing this task uploads again."
         try:
             yield
+        except PermanentError as error:
+            raise replace(error, advice=f"{advice} {error.advice}") from None
         except (Exception, AirflowTaskTimeout) as error:
             if context.get("task_state_store") is not None:
-                self.log.warning("%s A retry does not.", advice)
                 raise
-            if isinstance(error, PermanentError):
-                raise replace(error, advice=f"{advice} {error.advice}") from None
             ended = f"the upload is queued, but the task ended with {type(error).__name__}"
-            facts = asdict(error) if isinstance(error, CloudStoreError) else {"reason": ended, "operation": "remote upload"}
-            raise PermanentError(**facts | {"advice": f"{advice} {_NOT_RETRIED}"}) from error
+            raise PermanentError(ended, operation="remote upload", advice=f"{advice} {_NOT_RETRIED}") from error
 
     def _send(self, hook: CloudStoreHook, url: str) -> RemoteUploadXCom:
         upload = hook.upload_from_url(url, self.parameters, retry_unknown_outcome=self.retry_unknown_outcome)
@@ -126,9 +118,8 @@ class RemoteUrlUploadOperator(WaitingOperator):
         self.log.info("Queued upload of %s: %s", upload.url, f"file '{upload.file_id}'" if upload.file_id else no_id)
         return upload.to_dict()
 
-    def _wait(self, hook: CloudStoreHook, upload: RemoteUploadXCom) -> None:
+    def _wait_for_upload(self, upload: RemoteUploadXCom) -> None:
         from airflow_provider_cloudstore.exceptions import PermanentError
-        from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         if not upload["file_id"]:
             raise PermanentError(
@@ -138,6 +129,4 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 advice="Set extra 'file_id_path' of the connection to where the response has it. If the service's "
                 "queue returns no file id, as on YetiShare sites, look for the file in its folder: see the guide 'Stage files'.",
             )
-        wait = FileWait(upload["file_id"], self.poll_interval, self.timeout, datetime.fromisoformat(upload["requested_at"]))
-        wait_for(self, hook, wait, deferrable=self.deferrable)
-        self.log.info("File '%s' is available", wait.file_id)
+        self._wait_for_file(upload["file_id"], datetime.fromisoformat(upload["requested_at"]))

@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, validate_flags, validate_positive
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.compat import Context, XComArg
+    from airflow_provider_cloudstore.compat import Context
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.waiting import FileWait
-    from airflow_provider_cloudstore.results import DownloadLink
 
 _GRACE = timedelta(minutes=2)  # by which Airflow's timeout exceeds the wait's own timeout: the triggerer may be down for a while
 
@@ -32,6 +31,8 @@ class WaitingOperator(CloudStoreOperator):
         default_deferrable``.
     """
 
+    operator_extra_links = (FileLink(),)
+
     def __init__(
         self,
         *,
@@ -48,44 +49,25 @@ class WaitingOperator(CloudStoreOperator):
         self.timeout = validate_positive("timeout", timeout)
         self.deferrable = deferrable
 
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
+        """Resume after a deferred wait."""
+        return self._finish(context, available_file(event))
 
-class LinkOperator(WaitingOperator):
-    """Base of the operators that use a download link, and can wait for the file first.
+    def _finish(self, context: Context, file_id: Any) -> Any:
+        """Do what is left to do when the file is available; return the task's value, which is the file's id by default."""
+        return file_id
 
-    :param file_id: The file (templated).
-    """
-
-    def __init__(self, *, file_id: str | int | XComArg, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.file_id: Any = file_id
-
-    def execute(self, context: Context) -> Any:
-        """Create a link and use it; with ``wait_for_file``, wait first until the file is available."""
+    def _wait_for_file(self, file_id: Any, began: datetime | None = None) -> None:
+        """Wait for a file, from now on or since ``began``; after a deferral, :meth:`execute_complete` goes on."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
+        wait = FileWait(file_id, self.poll_interval, self.timeout, began or datetime.now(UTC))
         with self._open_hook() as hook:
-            link = None
-            if self.wait_for_file:
-                wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.now(UTC))
-                link = wait_for(self, hook, wait, deferrable=self.deferrable)
-            return self._use_link(context_or_empty(context), hook, link)
-
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """Resume after a deferred wait with a new link, which is valid for as long as possible."""
-        self.file_id = available_file(event)
-        with self._open_hook() as hook:
-            return self._use_link(context, hook, None)
-
-    def _use_link(self, context: Context, hook: CloudStoreHook, link: DownloadLink | None) -> Any:
-        """Do the operator's work.
-
-        :param link: A link that was just created; None if the operator has to create it.
-        """
-        raise NotImplementedError
+            wait_for(self, hook, wait, deferrable=self.deferrable)
 
 
-def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> DownloadLink:
-    """Poll until a link can be created; with ``deferrable``, poll at least once a second, and defer after a few seconds.
+def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> None:
+    """Poll until the file is available; with ``deferrable``, poll at least once a second, and defer after a few seconds.
 
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
@@ -98,7 +80,7 @@ def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferr
         if deferrable and wait.should_defer(now, polled):
             _defer(task, hook.cloudstore_conn_id, wait)
         time.sleep(min(1.0, pause) if deferrable else pause)
-    return polled
+    task.log.info("File '%s' is available", wait.file_id)
 
 
 def _defer(task: BaseOperator, conn_id: str, wait: FileWait) -> NoReturn:

@@ -196,9 +196,9 @@ class DeleteFolder(Operation[FolderDeletion]):
     idempotent = has_subject = True
     advice: ClassVar = {
         exceptions.ServiceError: (
-            f"{exceptions.ServiceError.hint} If it means that the folder is missing, extra 'not_found_pattern' must match it."
+            f"{exceptions.ServiceError.advice} If it means that the folder is missing, extra 'not_found_pattern' must match it."
         ),
-        exceptions.NotFoundError: f"{exceptions.NotFoundError.hint} If a missing folder is fine, set ignore_missing=True.",
+        exceptions.NotFoundError: f"{exceptions.NotFoundError.advice} If a missing folder is fine, set ignore_missing=True.",
     }
 
     def __init__(self, settings: Settings, folder_id: Any, *, ignore_missing: bool = False) -> None:
@@ -269,13 +269,13 @@ class CreateDownloadLink(Operation[DownloadLink]):
     advice: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place. Otherwise, "
-            f"{exceptions.InvalidResponseError.hint[0].lower()}{exceptions.InvalidResponseError.hint[1:]}"
+            f"{exceptions.InvalidResponseError.advice[0].lower()}{exceptions.InvalidResponseError.advice[1:]}"
         ),
         exceptions.ServiceError: (
-            f"{exceptions.ServiceError.hint} If the file is missing, or not there yet, extra 'not_found_pattern' must match it."
+            f"{exceptions.ServiceError.advice} If the file is missing, or not there yet, extra 'not_found_pattern' must match it."
         ),
         exceptions.NotFoundError: (
-            f"{exceptions.NotFoundError.hint} "
+            f"{exceptions.NotFoundError.advice} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }

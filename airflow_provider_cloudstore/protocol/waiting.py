@@ -8,12 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError, RateLimitError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, FileWaitTimeoutError
 from airflow_provider_cloudstore.protocol.guards import validate_text
 
 _JITTER = 0.2
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 ON_WORKER_SECONDS = 5.0
 """How long a deferrable wait first polls on the worker. Most small files are available by then, and need no deferral."""
@@ -29,8 +30,7 @@ INCONCLUSIVE_SECONDS = 30.0
 class FileWait:
     """The state of waiting for one file. Durations are in seconds, and moments are in UTC.
 
-    :param remembered: whether this state survives between polls. If it does not, inconclusive responses do not end the wait, and
-        the end of the wait is not known here.
+    :param not_before: when the pause that the service asked for is over; in the past if it asked for none.
     :raises InvalidInputError: if ``file_id`` is not a file id.
     """
 
@@ -38,15 +38,12 @@ class FileWait:
     interval: float
     timeout: float
     began: datetime
-    remembered: bool = True
-    not_before: datetime = field(init=False)
-    """The moment when the pause that the service asked for is over."""
+    not_before: datetime = _LONG_AGO
     _reason: str = field(default="", init=False)
     _inconclusive: list[datetime] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.file_id = validate_text(self.file_id, "file_id")
-        self.not_before = self.began
 
     @property
     def _deadline(self) -> datetime:
@@ -68,7 +65,7 @@ class FileWait:
         if now >= self._deadline:
             raise self.timed_out()
         if is_new:
-            log(self._describe(error))
+            log(f"File '{self.file_id}' is not available yet ({error.reason}); polling every {self.interval:g} s")
         asked = error.retry_after or 0.0
         self.not_before = now + timedelta(seconds=asked)
         wanted = max(self.interval * random.uniform(1 - _JITTER, 1 + _JITTER), asked)
@@ -78,35 +75,21 @@ class FileWait:
         """Count an inconclusive response. A single response proves nothing, but a series that lasts does."""
         self._inconclusive.append(now)
         lasted = (now - self._inconclusive[0]).total_seconds()
-        return not self.remembered or len(self._inconclusive) < INCONCLUSIVE_POLLS or lasted < INCONCLUSIVE_SECONDS
-
-    def _describe(self, error: CloudStoreError) -> str:
-        until = f" until {self._deadline:%Y-%m-%d %H:%M:%S} UTC" if self.remembered else ""
-        ends = f"polling every {self.interval:g} s{until}"
-        if error.wait == "tolerates" and self.remembered:
-            return (
-                f"The response says nothing about file '{self.file_id}' ({error.reason}); {ends}, "
-                f"or until {INCONCLUSIVE_POLLS} such responses in a row span {INCONCLUSIVE_SECONDS:g} s"
-            )
-        return f"File '{self.file_id}' is not available yet ({error.reason}); {ends}"
+        return len(self._inconclusive) < INCONCLUSIVE_POLLS or lasted < INCONCLUSIVE_SECONDS
 
     def timed_out(self) -> FileWaitTimeoutError:
         """Return the error of a wait that ended without the file."""
         reason = f"the file was not available within {self.timeout:g} s; last response: {self._reason or 'none'}"
         return FileWaitTimeoutError(reason, operation="wait", subject=self.file_id)
 
-    def first_pause(self, now: datetime, not_before: datetime) -> float:
-        """Return the seconds until a trigger's first poll: time to settle the deferral, and a random part of the interval.
-
-        :param not_before: the moment when the pause that the service asked for on the worker is over.
-        """
-        asked = max(0.0, (not_before - now).total_seconds())
+    def first_pause(self, now: datetime) -> float:
+        """Return the seconds until a trigger's first poll: time to settle the deferral, and a random part of the interval."""
+        asked = (self.not_before - now).total_seconds()
         return self._until_deadline(now, max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval))
 
     def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
         """Whether a deferrable wait should leave the worker: it has polled for long enough, or the service asks for a pause."""
-        asks_to_pause = error.retry_after is not None or isinstance(error, RateLimitError)
-        return (now - self.began).total_seconds() >= ON_WORKER_SECONDS or asks_to_pause
+        return error.retry_after is not None or (now - self.began).total_seconds() >= ON_WORKER_SECONDS
 
     def _until_deadline(self, now: datetime, wanted: float) -> float:
         return max(0.0, min(wanted, (self._deadline - now).total_seconds()))

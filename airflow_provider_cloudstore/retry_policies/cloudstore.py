@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
 from airflow_provider_cloudstore.exceptions import CloudStoreError
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class CloudStoreRetryPolicy(RetryPolicy):
     """Retries a task when the service asks for it. Pass ``retry_policy=CloudStoreRetryPolicy()`` to any operator or ``@task``.
 
-    After an error with a ``Retry-After``, the task is retried that many seconds later; a permanent error is not retried; after
-    any other error, the task's own ``retry_delay`` applies. The task's ``retries`` is the maximum.
+    After an error with a ``Retry-After``, the task is retried that many seconds later; after any other error, its own
+    ``retry_delay`` applies. The task's ``retries`` is the maximum, and Airflow asks no policy about a permanent error.
     """
 
     def evaluate(
@@ -28,19 +28,10 @@ class CloudStoreRetryPolicy(RetryPolicy):
         :param try_number: the number of the try, from 1.
         :param max_tries: the task's ``retries``, plus the tries that clearing the task added.
         """
-        if not isinstance(exception, CloudStoreError):
-            return RetryDecision.default()
-        if exception.permanent:
-            return RetryDecision.fail("the same request would fail again")
-        if exception.retry_after:
+        if isinstance(exception, CloudStoreError) and exception.retry_after:
             return RetryDecision.retry(timedelta(seconds=exception.retry_after), "the service asked to wait this long")
         return RetryDecision.default()
 
     def serialize(self) -> dict[str, Any]:
         """Return an empty dict for the serialized DAG, because the policy has no parameters."""
         return {}
-
-    @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> Self:
-        """Return the policy of a serialized DAG."""
-        return cls()

@@ -12,7 +12,6 @@ from airflow_provider_cloudstore.operators.base import (
     FileLink,
     context_or_empty,
     validate_flags,
-    validate_positive,
 )
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_file, wait_for
 
@@ -42,15 +41,11 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     template_fields: Sequence[str] = ("file_id", "cloudstore_conn_id")
     operator_extra_links = (FileLink(),)
-    ui_color = "#f5ecc8"
     _wait: FileWait | None = None
     _hook: CloudStoreHook | None = None
     """The hook that all polls of a try share: it reads the connection once, and again when the token is refused."""
 
     def __init__(self, *, file_id: str | int | XComArg, deferrable: bool = DEFERRABLE, **kwargs: Any) -> None:
-        for name in ("poke_interval", "timeout"):
-            if name in kwargs:
-                validate_positive(name, kwargs[name])
         validate_flags(deferrable=deferrable)
         super().__init__(**kwargs)
         self.file_id: Any = file_id
@@ -82,7 +77,6 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         elif isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
             wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info)  # Airflow makes the pause
             return False
-        self.log.info("File '%s' is available", wait.file_id)
         return True
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
@@ -92,5 +86,4 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
-        remembered = self.deferrable or not self.reschedule  # in mode="reschedule", each poll runs in a process of its own
-        return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC), remembered)
+        return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC))

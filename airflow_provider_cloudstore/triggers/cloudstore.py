@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_provider_cloudstore.compat import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 from airflow_provider_cloudstore.protocol.waiting import FileWait
@@ -23,11 +24,11 @@ class FileAvailableTrigger(BaseTrigger):
     :param poll_interval: Seconds between two polls.
     :param timeout: Maximum seconds to wait.
     :param began: When the wait began (ISO 8601 with a UTC offset), so that it ends on time after a restart.
-    :param not_before: The end of the pause that the service asked for, in the same format; empty if it did not ask for a pause.
+    :param not_before: The end of the pause that the service asked for, in the same format; in the past if it asked for none.
     """
 
     def __init__(
-        self, cloudstore_conn_id: str, file_id: str, poll_interval: float, timeout: float, began: str, *, not_before: str = ""
+        self, cloudstore_conn_id: str, file_id: str, poll_interval: float, timeout: float, began: str, *, not_before: str
     ) -> None:
         super().__init__()
         self.cloudstore_conn_id = cloudstore_conn_id
@@ -46,10 +47,10 @@ class FileAvailableTrigger(BaseTrigger):
         """Poll until the file is available, the wait is over, or polling again cannot help; then send one event."""
         event: dict[str, Any] = {"status": "available", "file_id": self.file_id}
         try:
-            wait = FileWait(self.file_id, self.poll_interval, self.timeout, datetime.fromisoformat(self.began))
+            began, not_before = datetime.fromisoformat(self.began), datetime.fromisoformat(self.not_before)
+            wait = FileWait(self.file_id, self.poll_interval, self.timeout, began, not_before)
             # Sleep before reading the connection: a triggerer that starts thousands of triggers must not read for all at once.
-            not_before = datetime.fromisoformat(self.not_before or self.began)
-            await asyncio.sleep(wait.first_pause(datetime.now(UTC), not_before))
+            await asyncio.sleep(wait.first_pause(datetime.now(UTC)))
             async with CloudStoreAsyncHook(self.cloudstore_conn_id) as hook:
                 while isinstance(polled := await hook.poll_file(wait.file_id), CloudStoreError):  # noqa: ASYNC110  (a remote API)
                     await asyncio.sleep(wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info))

@@ -15,18 +15,6 @@ AIRFLOW = Version(version("apache-airflow"))
 MASKS_ON_EVENT_LOOPS = Version("3.3.2") <= AIRFLOW
 
 
-@pytest.mark.parametrize("name", sorted(vars(compat)["_LOADED_WHEN_USED"]))
-def test_every_name_is_there_without_a_warning(name: str) -> None:
-    if name.startswith("Retry") and not compat.HAS_RETRY_POLICIES:
-        pytest.skip("Airflow 3.3 and later")
-    assert getattr(compat, name) is not None  # pytest turns a warning of our modules into an error
-
-
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'SerializedDag'"):
-        compat.SerializedDag  # type: ignore[attr-defined]  # noqa: B018
-
-
 def test_on_an_event_loop_a_connection_is_read_in_a_thread_before_airflow_can_mask_its_secrets_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.compat import AirflowException, AirflowFailExce
 KINDS = [kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, exceptions.CloudStoreError)]
 DATA: dict[str, Any] = {
     "operation": "delete folder", "subject": "d1", "status": 418, "attempts": 3, "retry_after": 1.5,
-    "message": "no", "wait": "tolerates", "ended_by": "service", "advice": "Ask Ada.",
+    "message": "no", "wait": "tolerates", "advice": "Ask Ada.",
 }  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def test_what_may_have_had_an_effect_was_sent_and_a_wait_ends_where_a_task_does(
     assert not kind.permanent or kind("x").wait != "goes on"
 
 
-def test_a_hint_is_of_the_error_or_its_class() -> None:
+def test_the_advice_is_of_the_error_or_its_class() -> None:
     assert str(exceptions.NotFoundError("HTTP 404", advice="Ask Ada.")) == "HTTP 404.\nAsk Ada."
     assert "ask whoever runs the service" in str(exceptions.TransientServiceError("x", operation="remote upload"))
 
@@ -84,7 +84,7 @@ HOSTILE = f"no{''.join(map(chr, CODES))}file"
 def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[exceptions.CloudStoreError]) -> None:
     error = kind(f"HTTP 404: {HOSTILE}", operation="download link", subject=HOSTILE, message=HOSTILE)
     what, *then = str(error).splitlines()
-    assert then == ([kind.hint] if kind.hint else [])
+    assert then == ([kind.advice] if kind.advice else [])
     assert "HTTP 404: no" in what
     assert r"\x1b" in what
     assert r"\n" not in what

@@ -104,14 +104,6 @@ def test_the_lines_that_failed_are_a_manifest_with_the_same_header_uncompressed(
     assert target.read_bytes() == expected
 
 
-def test_the_last_receipt_decides_what_failed(tmp_path: Path) -> None:
-    (tmp_path / "urls").write_text("https://h/a\nhttps://h/b\nhttps://h/c\n")
-    write(tmp_path / "receipts", 1, ("https://h/a", FAILED), ("https://h/b", FAILED), ("https://h/c", FAILED))
-    write(tmp_path / "receipts", 2, ("https://h/a", Status.QUEUED), ("https://h/c", Status.UNKNOWN))
-    assert write_failed(str(tmp_path / "receipts"), str(tmp_path / "urls"), str(tmp_path / "failed")) == 1
-    assert (tmp_path / "failed").read_text() == "https://h/b\n"
-
-
 def test_the_receipts_of_two_batches_make_no_manifest(tmp_path: Path) -> None:
     (tmp_path / "urls").write_text("https://h/a\n")
     for run in ("run", "another"):

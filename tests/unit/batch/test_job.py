@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ from airflow_provider_cloudstore.batch.receipts import Status
 from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder
 from tests.unit.batch.virtual import LOST, VirtualService, in_virtual_time, now
-from tests.unit.batch.whole_batch import HANGS, SETTINGS, Batch, cause, counts, urls
+from tests.unit.batch.whole_batch import HANGS, SETTINGS, Batch, counts, urls
 
 # --- what is kept
 
@@ -45,16 +43,6 @@ def test_the_owner_file_is_written_before_anything_else_can_fail() -> None:
     assert counts(batch.run()) == {"queued": 5}
 
 
-def test_the_log_begins_with_the_counts_and_shows_the_progress(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        Batch(urls(2500), VirtualService(), MemoryFolder()).run(max_concurrency=1)
-    assert caplog.messages == [
-        "Sending a batch: 2,500 unsent of 2,500 URLs; receipts: s3://b/r",
-        "999 queued, 1,501 unsent of 2,500 URLs",
-        "1,999 queued, 501 unsent of 2,500 URLs",
-    ]
-
-
 # --- what ends it
 
 
@@ -62,7 +50,7 @@ def test_a_kill_is_noticed_within_a_tenth_of_a_second_and_the_next_try_resumes_a
     batch = Batch(urls(300), VirtualService(seconds=0.5), MemoryFolder())
     batch.kill_at = 2.65
     report = batch.run(max_concurrency=10)
-    assert cause(report) == "terminated"
+    assert "the task was terminated" in str(report.error)
     assert counts(report) == {"queued": 60, "unsent": 240}
     assert batch.requests == 60
     assert batch.took == pytest.approx(3.0)  # responses in transit are awaited
@@ -84,25 +72,10 @@ def test_a_kill_ends_it_within_two_seconds_whatever_hangs(caplog: pytest.LogCapt
         batch.delay = lambda: HANGS
 
     report = batch.run(during=hang, max_concurrency=4)
-    assert cause(report) == "terminated"
+    assert "the task was terminated" in str(report.error)
     assert batch.took <= 5.0 + 0.1 + 0.6 + 0.8 + 0.01
     assert "Could not store the last second of progress" in caplog.messages
     assert batch.left == 0
-
-
-@pytest.mark.parametrize("steps", [0, 3, 4])
-def test_it_ends_at_once_before_anything_is_sent(steps: int) -> None:
-    batch = Batch(urls(10), folder=MemoryFolder())
-    delays = iter([0.0] * steps)
-    batch.delay = lambda: next(delays, HANGS)
-    batch.kill_at = 60
-    with pytest.raises(exceptions.BatchInterruptedError) if steps < 4 else nullcontext() as ended:
-        report = batch.run()
-    error = ended.value if ended else report.error
-    assert isinstance(error, exceptions.BatchInterruptedError)
-    assert (error.reason, error.ended_by) == ("the task was terminated", "terminated")
-    assert 60 <= batch.took <= 62
-    assert (batch.left, batch.requests) == (0, 0)
 
 
 @pytest.mark.parametrize(("hangs", "reason"), [(True, "no response"), (False, "OSError")])
@@ -121,7 +94,6 @@ async def test_a_store_that_fails_is_tried_again_every_second_and_ends_it_after_
     assert now() == pytest.approx(300)
     assert len(tried) == (1 if hangs else 300)
     assert ended.value.reason == f"the receipts cannot be written: retried for 300 s ({reason})"
-    assert ended.value.ended_by == "store"
 
 
 def test_a_bug_while_it_sends_is_raised_after_the_progress_is_stored() -> None:

@@ -233,11 +233,11 @@ def play(world: World, seed: int) -> None:
             process.finish()
             process.close()
             away = process.error or (process.report and process.report.error)
-            interruptions += getattr(away, "ended_by", "") == "store"
+            interruptions += "receipts cannot be" in str(away)
         now = process.loop.now + 1
         report = process.report
         assert not report or sum(report.counts.values()) == report.total == len(world.urls), (seed, report.counts)
-        if report and (report.error is None or isinstance(report.error, exceptions.BatchFailedError)):
+        if report and not (isinstance(report.error, exceptions.BatchInterruptedError) or report.counts[Status.UNSENT]):
             if world.calm or not clears or dice.random() < 0.5:
                 break
             clears -= 1

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.job import Job
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
@@ -88,8 +87,3 @@ class Batch:
 def counts(counted: Ledger) -> dict[str, int]:
     assert sum(counted.counts.values()) == counted.total
     return {status.value: count for status, count in counted.counts.items() if count}
-
-
-def cause(report: Ledger) -> str:
-    assert isinstance(report.error, (exceptions.BatchInterruptedError, exceptions.BatchStoppedError)), report.error
-    return report.error.ended_by

@@ -59,14 +59,6 @@ def test_a_url_that_is_refused_sends_nothing_and_exits_with_2(emulator: Emulator
     assert emulator.state()["requests"] == {}
 
 
-def test_settings_of_this_run_are_given_by_flags(emulator: Emulator, doctor: Doctor) -> None:
-    status, out, _ = doctor("--set", "success_when=no.such=a=b", "--set", "not_found_pattern=Could not find")
-    assert status == 0, out
-    status, out, err = doctor("--set", "timeout=soon")
-    assert (status, out) == (2, "")
-    assert "extra 'timeout' of the connection must be a number" in err
-
-
 @pytest.mark.parametrize("works", [True, False])
 def test_the_command_of_airflow_prints_the_report_and_exits_like_the_module(emulator: Emulator, *, works: bool) -> None:
     if not hasattr(ProvidersManager, "cli_command_functions"):

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,14 +32,6 @@ def test_a_connection_from_airflows_database(emulator: Emulator) -> None:
     command = [sys.executable, "-m", "airflow", "connections", "add", "stored", "--conn-json", emulator.connection]
     subprocess.run(command, check=True, capture_output=True, env=os.environ, timeout=100)
     assert "link: NotFoundError. " in str(json.loads(run("stored", 1).stdout)["problems"])
-
-
-def test_a_secrets_backend_that_fails_is_an_error_of_the_connection(tmp_path: Path) -> None:
-    backend = {
-        "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
-        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(tmp_path / "none.json")}),
-    }
-    assert run("kept", 2, **backend).stdout == ""
 
 
 @pytest.mark.usefixtures("airflow_db")

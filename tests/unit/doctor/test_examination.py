@@ -47,25 +47,6 @@ def test_each_field_that_was_read_is_marked_and_the_outcome_is_named(monkeypatch
     }
 
 
-def test_the_mark_is_at_the_field_whose_value_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"error": True, "response": "", "detail": "gone", "code": 404}
-    shown = fields_of(tried({"file": (404, said)}, monkeypatch), "missing file")
-    assert {path: mark for path, (_, mark) in shown.items()} == {"error": "", "response": "", "detail": "message", "code": ""}
-
-
-NESTED: Replies = {
-    "queued": (200, {"Data": {"fileId": "f1a", "file.id": "x"}}),
-    "link": (200, {"data": [{"ticket": LINK_TOKEN, "href": f"/get?token={LINK_TOKEN}"}]}),
-}
-
-
-def test_a_path_is_the_keys_joined_by_dots(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = tried(NESTED, monkeypatch, {"token_path": "data.0.ticket", "download_url_path": "data.0.href"})
-    assert fields_of(report, "upload") == {"Data.fileId": ("f1a", "file_id"), "Data.file.id": ("x", "")}
-    assert fields_of(report, "link") == {"data.0.ticket": ("***", "token"), "data.0.href": ("***", "download_url")}
-    assert report.usable
-
-
 def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkeypatch: pytest.MonkeyPatch) -> None:
     first = tried(OWN, monkeypatch)
     text = " ".join(str(first).split())
@@ -86,12 +67,9 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
     [
         ({"file": (200, {"token": LINK_TOKEN})}, "the service's error was read as a success; extra 'success_when' says"),
         ({"file": (200, {"ok": False, "error": "gone"})}, "missing file: ServiceError. Extra 'not_found_pattern' must match"),
-        ({"file": (401, {"error": "who?"})}, "missing file: AuthenticationError. Set the connection's password"),
         ({"file": (200, "<html>Sign in</html>")}, "missing file: InvalidResponseError. If the response has the token"),
         ({"token": (200, {"ok": False, "error": "no"})}, "wrong token: ServiceError. Extra 'token_refused_pattern' must match"),
-        ({"queued": (200, {"ok": False, "error": "quota"})}, "upload: ServiceError. The service reported this error itself."),
         ({"link": (200, {"ticket": LINK_TOKEN})}, "link: InvalidResponseError. If the response has the token"),
-        ({"link": (404, {"error": "not yet"})}, "link: NotFoundError. "),
         ({"link": (200, {"ok": False, "error": "on the way"})}, "link: ServiceError. The service reported this error itself."),
         ({"link": (200, {"token": LINK_TOKEN})}, "link: no URL to download from; extra 'download_url_path' says"),
     ],
@@ -102,50 +80,6 @@ def test_what_tasks_cannot_rely_on_is_a_sentence_with_what_declares_it(
     report = tried(replies, monkeypatch, {"max_attempts": 1})
     assert not report.usable
     assert any(one.startswith(says) for one in report.problems), report.problems
-
-
-@pytest.mark.parametrize(
-    ("link", "says"),
-    [
-        ({"rc": "E09", "why": "courier on the way"}, "or not there yet, extra 'not_found_pattern' must match it"),
-        ({"rc": "OK", "ticket": LINK_TOKEN}, "no token: extra 'token_path' says where it is"),
-    ],
-)
-def test_a_wait_ends_after_three_answers_that_would_end_the_one_of_a_task(
-    link: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with connected_to(OWN | {"link": (200, link)}, monkeypatch, **OWN_EXTRAS) as answered:
-        report = diagnose(upload=SOURCE)
-    assert not report.usable
-    assert answered == ["file", "queued", "link", "link", "link"]
-    assert says in " ".join(str(report).split())
-
-
-def test_a_long_value_is_shown_whole_in_lines_of_80_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = " ".join(f"word{number}" for number in range(24))
-    text = str(tried({"file": (404, {"message": said})}, monkeypatch))
-    assert f"message: {said} <- message" in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("extra", "replies", "says"),
-    [
-        ({}, {"queued": (200, {"id": 7})}, "no file_id: extra 'file_id_path' says where it is"),
-        ({}, {"link": (200, {"ticket": "t"})}, "no token: extra 'token_path' says where it is"),
-        ({"download_url": "https://x.example/{token}"}, {"link": (200, {"token": "t1"})}, "no expires: extra 'expires_path'"),
-        ({}, {"file": (404, {"why": "it is gone"})}, "no message: extra 'message_path' says where it is"),
-    ],
-)
-def test_what_was_not_found_is_named_with_its_extra(
-    extra: dict[str, str], replies: Replies, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = tried(replies, monkeypatch, {"max_attempts": 1, **extra})
-    assert says in str(report)
-
-
-def test_an_upload_without_an_id_is_no_failure_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tried({"queued": (200, {"queued": True})}, monkeypatch).usable
 
 
 def test_a_file_id_asks_for_its_link_and_uploads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

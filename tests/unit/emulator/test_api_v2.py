@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 import time
 from typing import Any
 
@@ -28,22 +27,6 @@ def make_link(emulator: Emulator, file_id: str) -> Any:
     response = requests.get(f"{emulator.url}{API}/file/download", params=query, timeout=5)
     assert response.status_code in {200, 404}
     return response.json().get("data", {}).get("download_url")
-
-
-def test_an_upload_is_fetched_after_the_response_and_then_served_for_a_token(emulator: Emulator) -> None:
-    with Emulator() as source:
-        store_file(source, content=b"x" * 3_000_000)
-        file_id = queue(emulator, make_link(source, "f1"))["file_id"]
-        link = eventually(lambda: make_link(emulator, file_id))
-    assert requests.get(link, timeout=5).content == b"x" * 3_000_000
-    assert emulator.state()["requests"]["download"] == 1
-
-
-@pytest.mark.parametrize("url", ["{own}/nowhere", "http://127.0.0.1:9/refused", f"http://{'a' * 300}/"])
-def test_a_source_that_cannot_be_fetched_leaves_a_failed_file_and_no_link(emulator: Emulator, url: str) -> None:
-    file_id = queue(emulator, url.replace("{own}", emulator.url))["file_id"]
-    eventually(lambda: emulator.state()["files"][-1]["state"] == "failed")
-    assert make_link(emulator, file_id) is None
 
 
 @pytest.mark.parametrize("host", ["https://example.com", "{own}/_emulator/sources"])
@@ -78,38 +61,3 @@ def test_deleting_a_folder_takes_files_tokens_and_queued_uploads_with_it_and_no_
         assert [(stored["file_id"], stored["folder_id"]) for stored in state["files"]] == [(queued["file_id"], other)]
         assert (state["folders"], state["tokens"]) == ([other], [])
         assert requests.get(link, timeout=5).status_code == 403
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "more", "status"),
-    [
-        ("POST", "/folder/delete", {"data": {"folder_id": "staging"}, "headers": {"Authorization": "Basic TOKEN"}}, 401),
-        ("POST", "/folder/delete", {"data": {"folder_id": ""}}, 400),
-        ("POST", "/file/url_upload_add", {"data": {"url": "https://example.com/a", "folder_id": "unknown"}}, 404),
-        ("GET", "/file/url_upload_add", {}, 405),
-        ("GET", "/file/download", {"params": {"file_id": "f1"}}, 401),
-        ("GET", "/file/download", {"params": {"access_token": "TOKEN", "file_id": "unknown"}}, 404),
-    ],
-)
-def test_an_invalid_request_gets_its_error_status_in_an_envelope(
-    method: str, path: str, more: dict[str, Any], status: int
-) -> None:
-    with Emulator(access_token="TOKEN") as emulator:
-        response = requests.request(method, f"{emulator.url}{API}{path}", timeout=5, **{"headers": HEADERS, **more})
-    assert (response.status_code, response.json()["status"]) == (status, "error")
-
-
-def test_a_port_in_use_is_an_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
-        Emulator(port=taken.getsockname()[1]).__enter__()
-
-
-def test_the_rest_is_of_the_version_that_if_range_names(emulator: Emulator) -> None:
-    emulator.put_file(b"0123456789", "f1")
-    url = make_link(emulator, "f1")
-    headers = {"Range": "bytes=5-", "If-Range": requests.get(url, timeout=5).headers["ETag"]}
-    rest = requests.get(url, headers=headers, timeout=5)
-    assert (rest.status_code, rest.content, rest.headers["Content-Range"]) == (206, b"56789", "bytes 5-9/10")
-    emulator.put_file(b"abcdefghij", "f1")
-    whole = requests.get(url, headers=headers, timeout=5)
-    assert (whole.status_code, whole.content) == (200, b"abcdefghij")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import runpy
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from airflow_provider_cloudstore.compat import AirflowFailException, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
-from airflow_provider_cloudstore.operators import base
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadFileOperator,
@@ -119,20 +117,6 @@ def test_execute_works_with_the_contexts_that_unit_tests_pass(emulator: Emulator
     for task in tasks:
         task.execute(context)
     assert {name: count for name, count in emulator.state()["effects"].items() if name != "link"} == {"upload": 3, "delete": 1}
-
-
-def test_a_dag_file_is_imported_whatever_airflow_renames_with_a_warning_that_credentials_may_be_stored(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for owner in BaseOperator.__mro__:
-        if "_do_render_template_fields" in vars(owner):
-            monkeypatch.delattr(owner, "_do_render_template_fields")
-    runpy.run_path(base.__file__)
-    assert "This Airflow has no BaseOperator._do_render_template_fields" in caplog.text
-    monkeypatch.setattr(BaseOperator, "render_template_fields", lambda *_: None)
-    upload = RemoteUrlUploadOperator(task_id="upload", url="https://u:hunter2@h/x?t=a")
-    upload.render_template_fields({})
-    assert upload.url == "https://***@h/x?***"
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -14,7 +14,6 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import AirflowException, ObjectStoragePath
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
-from tests.authoring import DAG
 from tests.support import context
 
 
@@ -52,23 +51,6 @@ def test_a_list_of_a_template_is_queued_and_shown_by_its_length(emulator: Emulat
     assert arrived(emulator) == sorted(urls(30))
 
 
-@pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize(
-    ("template", "shown"),
-    [
-        ("{{ found | tojson }}", "3 URLs"),
-        ("s3://bucket/{{ run }}/urls.csv", "s3://bucket/2025_01/urls.csv"),
-        ("{{ run }}", "2025_01"),  # Python would read a number
-    ],
-)
-def test_a_template_of_urls_renders_as_text(template: str, shown: str, native: bool) -> None:
-    with DAG("d", render_template_as_native_obj=native) as dag:
-        operator = RemoteUrlBatchUploadOperator(task_id="t", urls=template, receipts="/r")
-    variables: Any = {"found": urls(3), "run": "2025_01", "dag": dag}
-    operator.render_template_fields(variables)
-    assert operator.urls == shown
-
-
 @pytest.mark.parametrize("kind", [str, Path, ObjectStoragePath])
 def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(
     emulator: Emulator, tmp_path: Path, kind: Callable[..., Any]
@@ -82,16 +64,6 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(
     files = {stored["file_id"]: stored["source"].partition("?")[0] + "?***" for stored in emulator.state()["files"]}
     assert {one["file_id"]: one["url"] for one in reported} == files
     assert {one["response"]["_status"] for one in reported} == {"success"}
-
-
-@pytest.mark.parametrize("row", [lambda url: [url], lambda url: (url,), lambda url: {"id": 1, "link": url}])
-def test_the_rows_of_a_query_are_queued_as_they_are(emulator: Emulator, row: Callable[[str], Any]) -> None:
-    wanted = [row(url) for url in urls(3)]
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls=wanted, receipts=None, url_column="link")
-    operator.render_template_fields({})
-    assert operator.urls == "3 URLs"
-    assert operator.execute(context())["queued"] == 3
-    assert arrived(emulator) == urls(3)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,6 @@ def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own() -> None:
     for value in ("60", 0, math.nan, math.inf, -ONE):
         with pytest.raises(ValueError, match="timeout must be a number above 0"):
             DownloadLinkOperator(task_id="link", file_id="f1", timeout=value)
-        with pytest.raises(ValueError, match="poke_interval must be a number above 0"):
-            FileAvailableSensor(task_id="sensor", file_id="f1", poke_interval=value)
 
 
 def test_a_duration_is_seconds_or_a_timedelta() -> None:

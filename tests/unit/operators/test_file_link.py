@@ -8,7 +8,6 @@ import pytest
 
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.exceptions import FileWaitTimeoutError
 from airflow_provider_cloudstore.operators.base import FileLink
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator, RemoteUrlUploadOperator
 from tests.dag_runs import succeed
@@ -52,15 +51,6 @@ def test_each_task_with_a_file_links_to_its_page(with_pages: Emulator, tmp_path:
 def test_without_the_extra_there_is_no_link(emulator: Emulator, tmp_path: Path) -> None:
     succeed(dags.pages, {"source": emulator.serve(b"x"), "target": str(tmp_path / "file")})
     assert not any(links(dags.pages).values())
-
-
-def test_a_wait_that_failed_links_to_the_queued_file(with_pages: Emulator) -> None:
-    pushed: dict[str, Any] = {}
-    waiting: dict[str, Any] = {"wait_for_file": True, "timeout": 0.1, "poll_interval": 0.05}
-    task = RemoteUrlUploadOperator(task_id="upload", url="http://127.0.0.1:9/x", **waiting)
-    with pytest.raises(FileWaitTimeoutError):
-        task.execute(context(pushed))
-    assert pushed["file_page"] == PAGE.replace("{file_id}", pushed["upload"]["file_id"])
 
 
 def test_an_id_is_encoded_in_the_address_of_its_page(with_pages: Emulator) -> None:

@@ -9,8 +9,6 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.operators.send_once import STATE_KEY
-from airflow_provider_cloudstore.protocol import attempts
 from tests.unit.operators.tries import SHOWN, SOURCE, Store, Task, uploads
 
 
@@ -98,16 +96,6 @@ def test_after_a_failure_that_certainly_queued_nothing_a_retry_sends_again(emula
     assert uploads(emulator) == 2
 
 
-def test_an_unknown_outcome_is_recorded_also_for_who_opted_in_to_resending(
-    emulator: Emulator, task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
-    emulator.fault("drop_after", times=0)
-    with pytest.raises(exceptions.TransientServiceError, match="may or may not have been queued"):
-        task.attempt(retry_unknown_outcome=True)
-    assert task.store.record["state"] == "unknown"
-
-
 def test_an_outcome_that_is_unknown_stays_so_for_a_retry_and_not_for_who_clears_the_task(emulator: Emulator, task: Task) -> None:
     emulator.fault("drop_after")
     for _ in range(2):  # the first was killed between the error and Airflow's knowledge of it
@@ -126,20 +114,6 @@ def test_without_the_store_nothing_is_sent_and_airflow_tries_again(emulator: Emu
         task.attempt()
     assert uploads(emulator) == 0
     task.store.away = set()
-    task.attempt()
-    assert uploads(emulator) == 1
-
-
-@pytest.mark.parametrize("stored", [{}, {"of": "another version"}, "sending", [1]], ids=str)
-def test_after_a_record_that_it_cannot_read_the_outcome_is_unknown_until_the_task_is_cleared(
-    emulator: Emulator, task: Task, stored: Any
-) -> None:
-    task.store.values[STATE_KEY] = stored
-    for _ in range(2):
-        with pytest.raises(exceptions.OutcomeUnknownError, match="an earlier try ended while sending this upload"):
-            task.attempt()
-    assert uploads(emulator) == 0
-    task.clear()
     task.attempt()
     assert uploads(emulator) == 1
 

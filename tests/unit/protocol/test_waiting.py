@@ -16,8 +16,8 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def begun(interval: float = 5, timeout: float = 60, *, remembered: bool = True) -> FileWait:
-    return FileWait("f1", interval, timeout, NOW, remembered)
+def begun(interval: float = 5, timeout: float = 60) -> FileWait:
+    return FileWait("f1", interval, timeout, NOW)
 
 
 def logged(wait: FileWait, *errors: CloudStoreError) -> list[str]:
@@ -84,17 +84,11 @@ def test_any_other_response_starts_the_row_anew() -> None:
     assert ended_after(begun(timeout=7200), [*polls[:4], (81, UNCLEAR), (82, UNCLEAR)]) == 82
 
 
-def test_where_nothing_is_remembered_only_the_deadline_ends_the_wait() -> None:
-    wait = begun(timeout=7200, remembered=False)
-    assert logged(wait, UNCLEAR) == ["File 'f1' is not available yet (HTTP 403: no); polling every 5 s"]
-    assert ended_after(wait, [(second, UNCLEAR) for second in range(0, 3600, 15)]) is None
-
-
 def test_the_log_says_why_the_wait_goes_on_whenever_that_changes() -> None:
-    wait, ends = begun(), "polling every 5 s until 2026-01-01 00:01:00 UTC"
+    wait, ends = begun(), "polling every 5 s"
     polls = [UNCLEAR, UNCLEAR, *(exceptions.NotFoundError(what) for what in ("a", "a", "b"))]
     assert logged(wait, *polls) == [
-        f"The response says nothing about file 'f1' (HTTP 403: no); {ends}, or until 3 such responses in a row span 30 s",
+        f"File 'f1' is not available yet (HTTP 403: no); {ends}",
         f"File 'f1' is not available yet (a); {ends}",
         f"File 'f1' is not available yet (b); {ends}",
     ]
@@ -105,11 +99,13 @@ def test_pauses_are_spread_around_the_interval() -> None:
     pauses = [wait.next_pause_or_raise(MISSING, NOW, print) for _ in range(500)]
     assert 8 <= min(pauses) < 8.5
     assert 11.5 < max(pauses) <= 12
-    firsts = [wait.first_pause(NOW, NOW) for _ in range(500)]  # the scheduler must have settled the deferral
+    firsts = [wait.first_pause(NOW) for _ in range(500)]  # the scheduler must have settled the deferral
     assert 10 <= min(firsts) < 10.5
     assert 19.5 < max(firsts) <= 20
-    assert begun(10, 2).first_pause(NOW, NOW) == 2
-    asked = [begun(10).first_pause(NOW, after(40)) for _ in range(100)]  # not before the service's pause is over
+    assert begun(10, 2).first_pause(NOW) == 2
+    asked = [
+        FileWait("f1", 10, 60, NOW, after(40)).first_pause(NOW) for _ in range(100)
+    ]  # not before the service's pause is over
     assert 40 <= min(asked) <= max(asked) <= 50
 
 
@@ -117,8 +113,7 @@ def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
     wait = begun(10)
     assert not wait.should_defer(after(4), MISSING)
     assert wait.should_defer(after(5), MISSING)
-    for limited in (exceptions.RateLimitError("x", retry_after=30), exceptions.RateLimitError("x")):
-        assert wait.should_defer(NOW, limited)  # a pause is for the triggerer
+    assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30))  # a pause is for the triggerer
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:

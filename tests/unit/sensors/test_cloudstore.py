@@ -4,9 +4,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from airflow.exceptions import AirflowSkipException
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import AirflowSkipException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.dag_runs import run_dag

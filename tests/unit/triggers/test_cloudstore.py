@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,7 +38,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def run(emulator: Emulator, interval: float = 0.05, timeout: float = 20.0, ago: float = 0.0) -> dict[str, Any]:
     """Run a trigger of a wait that began so many seconds ago, as the triggerer makes it; what its one event says."""
     began = datetime.now(UTC) - timedelta(seconds=ago)
-    path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, timeout, began.isoformat()).serialize()
+    moment = began.isoformat()
+    path, kwargs = FileAvailableTrigger("cloudstore_default", "f1", interval, timeout, moment, not_before=moment).serialize()
     assert path == "airflow_provider_cloudstore.triggers.cloudstore.FileAvailableTrigger"
     assert kwargs.keys() == {"cloudstore_conn_id", "file_id", "poll_interval", "timeout", "began", "not_before"}
     stored = json.dumps(kwargs)
@@ -83,20 +83,6 @@ def test_first_polls_are_spread_over_the_interval_and_the_next_come_when_the_ser
         run(emulator, interval=10, timeout=100)
     assert pauses[:2] == [10, 30]
     assert 90 < pauses[2] <= 100
-
-
-def test_the_event_loop_does_not_wait_while_the_connection_is_read(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, in_the_loop = BaseHook.get_connection, []
-
-    def read(conn_id: str) -> Any:
-        with suppress(RuntimeError):  # no event loop runs in this thread
-            in_the_loop.append(asyncio.get_running_loop())
-        return original(conn_id)
-
-    monkeypatch.setattr(BaseHook, "get_connection", staticmethod(read))
-    store_file(emulator)
-    assert run(emulator) == {"status": "available", "file_id": "f1"}
-    assert not in_the_loop
 
 
 def test_a_connection_that_is_deleted_and_added_again_ends_no_wait(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

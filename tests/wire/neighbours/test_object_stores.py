@@ -72,7 +72,7 @@ def test_a_batch_pauses_while_its_object_store_is_away_and_a_retry_resumes_after
 def test_a_missing_bucket_stops_the_batch_and_none_is_created(bucket: Bucket) -> None:
     missing = f"{url_of(bucket, 'missing')}/receipts"
     for _ in range(2):
-        with pytest.raises(exceptions.BatchStoppedError, match="its bucket or container does not exist"):
+        with pytest.raises(exceptions.BatchFailedError, match="its bucket or container does not exist"):
             Receipts(Folder(ObjectStoragePath(missing)), Try(("dag",), 1)).begin()
     with pytest.raises(exceptions.InvalidInputError, match="there are no receipts at"):
         read_receipts(missing)
