@@ -103,7 +103,9 @@ def _sync(descriptor: int) -> None:
 def _upload(source: str, path: Any) -> None:
     """Upload a complete file: in an object store, it appears when it is complete; elsewhere, a part is renamed."""
     if _protocol(path) in _OBJECT_STORES:
-        path.fs.put_file(source, path.path)
+        # By default, s3fs holds ten blocks of 50 MiB in memory, twice.
+        options = {"max_concurrency": 1} if _protocol(path) in ("s3", "s3a") else {}
+        path.fs.put_file(source, path.path, **options)
         return
     part = _part_of(path.path)
     path.fs.makedirs(path.path.rpartition("/")[0], exist_ok=True)
