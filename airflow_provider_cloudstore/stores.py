@@ -16,7 +16,6 @@ from airflow_provider_cloudstore.exceptions import InvalidInputError
 _LOCAL = ("", "file", "local")
 # Here, an uploaded file appears when it is complete, and a folder is a name prefix that needs no creation.
 _OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
-_MISSING_BUCKET = {"FileNotFoundError", "ResourceNotFoundError"}  # the second error is Azure's, which adlfs may wrap
 _PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # fsync, by a mounted share
 
@@ -52,8 +51,8 @@ def permanent_problem(path: Any, error: Exception) -> str:
     """Return why no retry fixes an error of a path's store, such as a read-only local folder; empty if a retry may help."""
     if is_local(path) and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
         return error.strerror or type(error).__name__
-    is_missing = _MISSING_BUCKET & {type(error).__name__, type(error.__cause__).__name__}
-    return "its bucket or container does not exist" if is_missing and _protocol(path) in _OBJECT_STORES else ""
+    is_missing = isinstance(error, FileNotFoundError) and _protocol(path) in _OBJECT_STORES
+    return "its bucket or container does not exist" if is_missing else ""
 
 
 @contextmanager
@@ -103,7 +102,9 @@ def _sync(descriptor: int) -> None:
 def _upload(source: str, path: Any) -> None:
     """Upload a complete file: in an object store, it appears when it is complete; elsewhere, a part is renamed."""
     if _protocol(path) in _OBJECT_STORES:
-        path.fs.put_file(source, path.path)
+        # By default, s3fs holds ten blocks of 50 MiB in memory, twice.
+        options = {"max_concurrency": 1} if _protocol(path) in ("s3", "s3a") else {}
+        path.fs.put_file(source, path.path, **options)
         return
     part = _part_of(path.path)
     with suppress(PermissionError):  # some servers refuse it though the folder exists; if not, writing fails

@@ -79,6 +79,9 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
         download.start_of_body(response, 5)
     assert changed.value.retried
     assert "Range" not in download.request(URL, 5).headers
+    assert download.start_of_body(head(200, content_length="3"), 5) == 0
+    download.accept(b"new", 0)
+    assert download.result(link(), "", 3, b"new").sha256 == hashlib.sha256(b"new").hexdigest()
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])

@@ -49,8 +49,8 @@ def test_a_download_through_lost_connections_and_an_ended_link_is_whole(serve: S
 
 def test_a_file_that_was_replaced_meanwhile_is_not_mixed(serve: Serve) -> None:
     changed = rest(70_000).replace(b"v1", b"v2")
-    server = serve(cut(70_000, TAG), changed, response("200 OK", 'ETag: "v2"', body=DATA[::-1]))
-    assert download_from(server.url) == DATA[::-1]
+    server = serve(cut(70_000, TAG), changed, response("200 OK", 'ETag: "v2"', body=DATA[999::-1]))
+    assert download_from(server.url) == DATA[999::-1]  # shorter than what was received
     assert len(server.requests) == 3
 
 
