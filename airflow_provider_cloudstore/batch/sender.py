@@ -216,12 +216,12 @@ class Sender:
             if pause is None:
                 return outcome
             await asyncio.sleep(pause)
-            if attempts.needs_token(outcome) and not await self.client.has_new_token(settings):
+            if isinstance(outcome, exceptions.AuthenticationError) and not await self.client.has_new_token(settings.access_token):
                 return outcome
             known = attempts.after(outcome, settings.access_token)
 
     def _new_attempts(self) -> Attempts:
-        return Attempts(self.client.settings.max_attempts, renewals=self.client.settings.renewals)
+        return Attempts(self.client.settings.max_attempts)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed, unless it may be sent again; too many refusals in a row end the batch."""

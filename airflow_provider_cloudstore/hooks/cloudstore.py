@@ -11,7 +11,6 @@ from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreEr
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -54,7 +53,6 @@ class CloudStoreHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
-        self._settings: Settings | None = None
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -77,7 +75,6 @@ class CloudStoreHook(BaseHook):
         if self._client:
             self._client.close()
         self._client = None
-        self._settings = None
 
     def get_conn(self) -> requests.Session:
         """Return the HTTP session over which the hook sends its calls and downloads.
@@ -94,20 +91,21 @@ class CloudStoreHook(BaseHook):
     @property
     def _http(self) -> BlockingClient:
         if self._client is None:
-            from airflow_provider_cloudstore.clients.blocking import BlockingClient
-
-            self._client = BlockingClient(self.settings, self.read_settings)
+            self._client = self._open(self.read_settings())
         return self._client
+
+    def _open(self, settings: Settings) -> BlockingClient:
+        from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+        return BlockingClient(settings, self.read_settings)
 
     @property
     def settings(self) -> Settings:
-        """The settings from the Airflow connection.
+        """The settings from the Airflow connection, as last read.
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        if self._settings is None:
-            self._settings = self._read_connection()
-        return self._settings
+        return self._http.settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).
@@ -209,11 +207,12 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """
-        warnings: list[str] = []
+        warnings: tuple[str, ...] = ()
         try:
-            settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-            self._settings = replace(settings, conn_id="")
-            self._perform(CreateDownloadLink(self._settings, MISSING_FILE_ID), max_attempts=1)
+            settings = replace(read_connection(self.cloudstore_conn_id, self.get_connection), conn_id="")
+            warnings = settings.warnings
+            self._client = self._open(settings)
+            self._perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works, message = _judge_test(error)
         else:
@@ -231,13 +230,8 @@ class CloudStoreHook(BaseHook):
         :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
-        self._settings = with_token(self._read_connection(), refused)
-        mask(self._settings.secrets)
-        return self._settings
-
-    def _read_connection(self) -> Settings:
-        settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-        for warning in warnings:
+        settings = read_connection(self.cloudstore_conn_id, self.get_connection, refused)
+        for warning in settings.warnings:
             self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
         return settings
 

@@ -21,6 +21,7 @@ DEFAULT_BUDGET = 300.0
 """The most seconds for a call with all its attempts, or for a pause of a download, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
+_MAX_NEW_TOKENS = 3  # in a call: tasks that share keys end each other's tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,13 @@ class Attempts:
     :param maximum: how many attempts may be made.
     :param count: how many attempts were made, including the current attempt.
     :param in_doubt: whether an earlier attempt may have had an effect.
-    :param renewals: how many attempts may be made beyond the maximum because a token was refused and replaced.
-    :param renewed: how many tokens were replaced.
-    :param refused_token: the last refused token that was replaced; None if no token was replaced.
+    :param refused_tokens: the tokens that were refused and replaced. Each of them allows an attempt beyond the maximum.
     """
 
     maximum: int
     count: int = 0
     in_doubt: bool = False
-    renewals: int = 1
-    renewed: int = 0
-    refused_token: Secret | None = None
+    refused_tokens: tuple[Secret, ...] = ()
 
     def next(self) -> Self:
         """Return a copy that counts one more attempt."""
@@ -49,18 +46,13 @@ class Attempts:
     def after(self, error: CloudStoreError, token: Secret) -> Self:
         """Return a copy that records whether the last attempt may have had an effect, and its token if that was refused."""
         in_doubt = self.in_doubt or error.may_have_effect
-        if isinstance(error, AuthenticationError):
-            return replace(self, in_doubt=in_doubt, renewed=self.renewed + 1, refused_token=token)
-        return replace(self, in_doubt=in_doubt)
+        refused = (token,) if isinstance(error, AuthenticationError) else ()
+        return replace(self, in_doubt=in_doubt, refused_tokens=(*self.refused_tokens, *refused))
 
     @property
     def exhausted(self) -> bool:
         """Whether no attempts are left. An attempt with a new token is extra, because it does not repeat the same request."""
-        return self.count - self.renewed >= self.maximum
-
-    def needs_token(self, error: CloudStoreError) -> bool:
-        """Whether the token was refused and may be replaced, by reading the connection again or by asking for a new token."""
-        return isinstance(error, AuthenticationError) and self.renewed < self.renewals
+        return self.count - len(self.refused_tokens) >= self.maximum
 
 
 def pause_before_retry(
@@ -68,13 +60,15 @@ def pause_before_retry(
 ) -> float | None:
     """Return the seconds to pause before the next attempt, or None if there is no next attempt.
 
+    After an ``AuthenticationError``, the next attempt needs another token than the one that was refused.
+
     :param time_left: seconds that are left for attempts and pauses.
     :param on_retry: called with one line before each pause, which names operation, attempt, reason and delay.
     """
-    what = f"{error.operation} '{error.subject}'"
-    if attempts.needs_token(error):
+    what, replaced = f"{error.operation} '{error.subject}'", len(attempts.refused_tokens)
+    if isinstance(error, AuthenticationError) and replaced < _MAX_NEW_TOKENS:
         on_retry(f"{what}: the service refused the access token; looking for a new one")
-        return random.uniform(0, 3**attempts.renewed - 1)  # tasks that ask for tokens at the same time end each other's
+        return random.uniform(0, 3**replaced - 1)  # tasks that ask for tokens at the same time end each other's
     if not error.retried or attempts.exhausted:
         return None
     pause = error.retry_after

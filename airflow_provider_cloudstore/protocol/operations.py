@@ -132,9 +132,8 @@ class Operation(Generic[T]):
         return None
 
     def secrets_of_call(self, settings: Settings, attempts: Attempts) -> tuple[Secret, ...]:
-        """Return the secrets that no message of the call may contain, including the token that was replaced."""
-        refused = (attempts.refused_token,) if attempts.refused_token else ()
-        return (*settings.secrets, *refused, *self.secrets)
+        """Return the secrets that no message of the call may contain, including tokens that were replaced."""
+        return (*settings.secrets, *attempts.refused_tokens, *self.secrets)
 
 
 def _encode(value: str) -> str:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
@@ -37,18 +37,18 @@ class Settings(Extras):
     """The service's address and token, and the extras of the connection, which say how to use the service.
 
     :param base_url: scheme, host, port and path prefix, without a trailing slash; the service's ``api_path`` follows it.
-    :param proxy_is_inherited: whether the proxy comes from the environment, which may define another proxy for another host.
     :param conn_id: the connection's id, for errors that appear only when the connection is used.
+    :param warnings: likely mistakes in the connection, such as ``has the unknown extra ...``.
     """
 
     base_url: str
     access_token: Secret
-    """The access token; if :attr:`keys` are set, it is empty until it has been requested."""
+    """The access token; empty only in the request for a token."""
     service: Service = SERVICES["api-v2"]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
-    proxy_is_inherited: bool = False
     conn_id: str = ""
+    warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_connection(cls, connection: Any, extra: Mapping[str, Any]) -> Self:
@@ -71,22 +71,13 @@ class Settings(Extras):
             access_token, keys = Secret(""), (Secret(connection.login), access_token)
         if str(connection.password) in read["file_page_url"]:
             raise ConfigurationError("extra 'file_page_url' of the connection holds the access token, and that URL is shown")
-        return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, **read)
+        warnings = warnings_about(connection.conn_type, extra, None if keys else connection.login)
+        return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, warnings=warnings, **read)
 
     def authorized(self, access_token: Secret, account_id: str) -> Self:
         """Return a copy with a token from ``POST /authorize``, and with the account, which is sent with every call."""
         parameters = {**self.service.parameters, "account_id": account_id} if account_id else self.service.parameters
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
-
-    @property
-    def lacks_token(self) -> bool:
-        """Whether the token has yet to be requested."""
-        return bool(self.keys) and not self.access_token.reveal()
-
-    @property
-    def renewals(self) -> int:
-        """How often a call may replace a refused token; more often with keys, as parallel tasks end each other's tokens."""
-        return 3 if self.keys else 1
 
     @property
     def route(self) -> str:
@@ -335,9 +326,9 @@ def _read(name: str, value: Any) -> Any:
         raise ConfigurationError(f"extra '{name}' of the connection {problem}") from None
 
 
-def warnings_about(conn_type: Any, extra: Mapping[str, Any], login: Any = None) -> list[str]:
+def warnings_about(conn_type: Any, extra: Mapping[str, Any], login: Any = None) -> tuple[str, ...]:
     """Return likely mistakes in a connection that works: another type, an unused login, and unknown extras."""
     found = [] if conn_type == CONN_TYPE else [f"has the type {conn_type!r}, not '{CONN_TYPE}'; its fields are read anyway"]
     if login:
         found.append("has a login, which is not used: extra 'authorize' is not set")
-    return found + [f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for key in _unknown(extra)]
+    return (*found, *(f"has the unknown extra {key!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for key in _unknown(extra)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import TOKEN, settings
 from tests.wire.clients.conftest import LINK_TOKEN, Serve, download, response
 
@@ -81,4 +80,4 @@ def test_a_proxy_of_the_environment_is_that_of_the_downloads_host(serve: Serve, 
     server = serve(response("200 OK", body="abc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY")
-    assert download_from(server.url, proxy=Secret("http://127.0.0.1:9"), proxy_is_inherited=True) == "abc"
+    assert download_from(server.url) == "abc"
