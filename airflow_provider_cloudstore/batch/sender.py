@@ -204,7 +204,7 @@ class Sender:
         while True:
             await self.throttle.acquire()
             attempts, settings = known.next(), self.client.settings
-            outcome = await self.client.attempt(upload, settings, attempts, math.inf)
+            outcome = upload.interpret(await self.client.send(upload.request(settings), math.inf), settings, attempts)
             if not isinstance(outcome, CloudStoreError):
                 self.throttle.record_success()
                 return outcome

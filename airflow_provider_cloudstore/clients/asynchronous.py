@@ -75,7 +75,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         while True:
             attempts, used = attempts.next(), self.settings
-            outcome = await self.attempt(operation, used, attempts, ends_at - time.monotonic())
+            response = await self.send(operation.request(used), ends_at - time.monotonic())
+            outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
                 return outcome
             pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic())
@@ -85,17 +86,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             if isinstance(outcome, AuthenticationError) and not await self.has_new_token(used.access_token):
                 raise outcome
             attempts = attempts.after(outcome, used.access_token)
-
-    async def attempt(
-        self, operation: Operation[T], settings: Settings, attempts: Attempts, time_left: float
-    ) -> T | CloudStoreError:
-        """Send one request of an operation, and return its result or error.
-
-        :param attempts: the attempts so far, including this attempt.
-        :param time_left: maximum seconds for the request, unless the connection's timeout is shorter.
-        """
-        async with self._slots:
-            return operation.interpret(await self.send(operation.request(settings), time_left), settings, attempts)
 
     async def has_new_token(self, refused: Secret) -> bool:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""
@@ -109,39 +99,35 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         limit = max(0.001, min(self.settings.timeout, time_left))
         # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
         to_connect = min(limit / 2, messages.CONNECT_TIMEOUT)
-        body, sent = bytearray(), time.time()
-        session = self._reusing if self._reuses_connections else self._single_use
-        try:
-            async with session.request(
-                request.method,
-                URL(request.url, encoded=True),
-                headers=request.headers,
-                data=request.body,
-                timeout=aiohttp.ClientTimeout(limit, connect=to_connect),
-                ssl=self._tls,
-                proxy=self._proxy.reveal() if self._proxy else None,
-                allow_redirects=False,
-            ) as response:
-                async for piece in response.content.iter_any():
-                    body += piece
-                    if len(body) > messages.MAX_BODY_BYTES:
-                        response.close()
-                        break
-        except aiohttp.ClientHttpProxyError as error:
-            return connect_refused(error.status)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
-            return never_sent(error, through_proxy=bool(self._proxy))
-        except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
-            if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
-                self._stop_reusing()
-            return may_have_been_sent(error, limit)
-        return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
-
-    def _stop_reusing(self) -> None:
-        """Open a new connection for each request from now on: the server may close idle connections, as when it reloads."""
-        if self._reuses_connections:
-            log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
-            self._reuses_connections = False
+        async with self._slots:
+            body, sent = bytearray(), time.time()
+            session = self._reusing if self._reuses_connections else self._single_use
+            try:
+                async with session.request(
+                    request.method,
+                    URL(request.url, encoded=True),
+                    headers=request.headers,
+                    data=request.body,
+                    timeout=aiohttp.ClientTimeout(limit, connect=to_connect),
+                    ssl=self._tls,
+                    proxy=self._proxy.reveal() if self._proxy else None,
+                    allow_redirects=False,
+                ) as response:
+                    async for piece in response.content.iter_any():
+                        body += piece
+                        if len(body) > messages.MAX_BODY_BYTES:
+                            response.close()
+                            break
+            except aiohttp.ClientHttpProxyError as error:
+                return connect_refused(error.status)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
+                return never_sent(error, through_proxy=bool(self._proxy))
+            except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
+                if self._reuses_connections and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
+                    self._reuses_connections = False  # the server may be closing idle connections, as when it reloads
+                    log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
+                return may_have_been_sent(error, limit)
+            return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:

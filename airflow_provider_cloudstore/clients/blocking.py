@@ -53,7 +53,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
     def __init__(self, settings: Settings, renew: Callable[[Secret], Settings]) -> None:
         self.settings = settings
-        self.session = new_session(settings)
+        self.session: requests.Session = _Session(settings)
         self._renew = renew
         self._lock = threading.Lock()
         self._last_call = time.monotonic()
@@ -204,31 +204,25 @@ def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
     return may_have_been_sent(error, limit)
 
 
-def new_session(settings: Settings) -> requests.Session:
-    """Open a session that follows no redirect, keeps no cookie, and takes only proxy and CA bundle from the environment.
-
-    The connection's certificates and proxy apply to every request that does not name its own.
-
-    :raises ConfigurationError: if the certificates cannot be read.
-    """
-    for name in ("urllib3.connection", "urllib3.connectionpool"):
-        logging.getLogger(name).addFilter(_drop_our_requests)
-    session = _Session(settings)
-    session.trust_env = False
-    session.verify = ca_bundle(settings)
-    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return session
-
-
 def _drop_our_requests(_: logging.LogRecord) -> bool:
     """Drop urllib3's log records of our requests, because they show paths and queries, which hold tokens."""
     return not _is_sending.get()
 
 
 class _Session(requests.Session):
+    """A session that follows no redirect, keeps no cookie, and takes only proxy and CA bundle from the environment.
+
+    The connection's certificates and proxy apply to every request that does not name its own.
+    """
+
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self._settings = settings
+        self.trust_env = False
+        self.verify = ca_bundle(settings)
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        for name in ("urllib3.connection", "urllib3.connectionpool"):
+            logging.getLogger(name).addFilter(_drop_our_requests)
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         """Send a request through the proxy for its URL, unless the caller names another proxy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -34,10 +35,8 @@ def proxy_for(settings: Settings, url: str) -> Secret | None:
     try:
         return validate_proxy(proxy) if proxy else None
     except ConfigurationError as error:
-        reason, advice = error.reason, f"{error.advice} To bypass it, add {host} to NO_PROXY in the environment."
-    raise ConfigurationError(
-        f"the proxy that the environment defines {reason}", operation="connection", subject=settings.conn_id, advice=advice
-    )
+        reason = f"the proxy that the environment defines {error.reason}"
+        raise replace(error, reason=reason, operation="connection", subject=settings.conn_id) from None
 
 
 def ca_bundle(settings: Settings) -> str | Literal[False]:

@@ -91,13 +91,10 @@ class CloudStoreHook(BaseHook):
     @property
     def _http(self) -> BlockingClient:
         if self._client is None:
-            self._client = self._open(self.read_settings())
+            from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+            self._client = BlockingClient(self.read_settings(), self.read_settings)
         return self._client
-
-    def _open(self, settings: Settings) -> BlockingClient:
-        from airflow_provider_cloudstore.clients.blocking import BlockingClient
-
-        return BlockingClient(settings, self.read_settings)
 
     @property
     def settings(self) -> Settings:
@@ -209,9 +206,8 @@ class CloudStoreHook(BaseHook):
         """
         warnings: tuple[str, ...] = ()
         try:
-            settings = replace(read_connection(self.cloudstore_conn_id, self.get_connection), conn_id="")
+            self._http.settings = settings = replace(self.settings, conn_id="")
             warnings = settings.warnings
-            self._client = self._open(settings)
             self._perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works, message = _judge_test(error)
