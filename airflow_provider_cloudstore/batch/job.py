@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts, read_part
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
-from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -25,13 +25,6 @@ log = logging.getLogger(__name__)
 _POLL_INTERVAL = 0.1
 _GRACE = 0.6  # seconds for responses in transit when the task is terminated
 _TIME_TO_SAVE = 0.8  # seconds for the last checkpoint after that
-
-
-@asynccontextmanager
-async def connect(settings: Settings, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
-    """Open a client whose session has a connection for each concurrent upload."""
-    async with shared_session(settings, limit) as session:
-        yield AsyncClient(settings, reload, session)
 
 
 @dataclass(eq=False, repr=False)
@@ -50,7 +43,7 @@ class Job:
     receipts: Receipts | None
     _: KW_ONLY
     must_end: Callable[[], str] = str
-    connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = connect
+    connect: Callable[[Settings, Any, int], AbstractAsyncContextManager[AsyncClient]] = AsyncClient
     clock: Callable[[], float] = clock
     in_thread: InThread = in_daemon_thread
 

@@ -204,7 +204,7 @@ class Sender:
         while True:
             await self.throttle.acquire()
             attempts, settings = known.next(), self.client.settings
-            outcome = await self.client.attempt(upload, settings, attempts, math.inf)
+            outcome = upload.interpret(await self.client.send(upload.request(settings), math.inf), settings, attempts)
             if not isinstance(outcome, CloudStoreError):
                 self.throttle.record_success()
                 return outcome
@@ -216,7 +216,7 @@ class Sender:
             if pause is None:
                 return outcome
             await asyncio.sleep(pause)
-            if attempts.needs_token(outcome) and not await self.client.has_new_token(settings):
+            if isinstance(outcome, exceptions.AuthenticationError) and not await self.client.has_new_token(settings.access_token):
                 return outcome
             known = attempts.after(outcome)
 

@@ -21,8 +21,8 @@ import urllib3
 from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent
-from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, environment_proxy
-from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
+from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import meanings, messages
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, connect_refused
@@ -45,15 +45,15 @@ _is_sending = ContextVar("_is_sending", default=False)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param reload: reads the settings again, given the token that the service refused.
-    :ivar settings: the connection's settings as last read.
+    :param renew: reads the settings again, given the token that the service refused.
+    :ivar settings: the connection's settings as last read. Proxy and certificates remain those of the first reading.
     :raises ConfigurationError: if the certificates cannot be read.
     """
 
-    def __init__(self, settings: Settings, reload: Callable[[Secret], Settings]) -> None:
+    def __init__(self, settings: Settings, renew: Callable[[Secret], Settings]) -> None:
         self.settings = settings
-        self.session = new_session(settings)
-        self._reload = reload
+        self.session: requests.Session = _Session(settings)
+        self._renew = renew
         self._lock = threading.Lock()
         self._last_call = time.monotonic()
 
@@ -77,8 +77,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :param max_attempts: maximum number of requests; None for the connection's own maximum.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
-        ends_at = time.monotonic() + budget
-        attempts = Attempts(max_attempts or self.settings.max_attempts)
+        ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         while True:
             attempts, used = attempts.next(), self.settings
             outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
@@ -88,15 +87,11 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            if attempts.needs_token(outcome) and not self.has_new_token(used):
-                raise outcome
+            if isinstance(outcome, AuthenticationError):
+                self.settings = self._renew(used.access_token)
+                if self.settings.access_token == used.access_token:
+                    raise outcome
             attempts = attempts.after(outcome)
-
-    def has_new_token(self, refused: Settings) -> bool:
-        """Return whether there is a token other than the refused one; read the connection again unless another call has."""
-        if self.settings.access_token == refused.access_token:
-            self.settings = self._reload(refused.access_token)
-        return self.settings.access_token != refused.access_token
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.
@@ -207,37 +202,29 @@ def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
     return may_have_been_sent(error, limit)
 
 
-def new_session(settings: Settings) -> requests.Session:
-    """Open a session that follows no redirect, keeps no cookie, and takes only proxy and CA bundle from the environment.
-
-    The connection's certificates and proxy apply to every request that does not name its own.
-
-    :raises ConfigurationError: if the certificates cannot be read.
-    """
-    for name in ("urllib3.connection", "urllib3.connectionpool"):
-        logging.getLogger(name).addFilter(_drop_our_requests)
-    session = _Session(settings)
-    session.trust_env = False
-    session.verify = ca_bundle(settings)
-    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return session
-
-
 def _drop_our_requests(_: logging.LogRecord) -> bool:
     """Drop urllib3's log records of our requests, because they show paths and queries, which hold tokens."""
     return not _is_sending.get()
 
 
 class _Session(requests.Session):
+    """A session that follows no redirect, keeps no cookie, and takes only proxy and CA bundle from the environment.
+
+    The connection's certificates and proxy apply to every request that does not name its own.
+    """
+
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self._settings = settings
+        self.trust_env = False
+        self.verify = ca_bundle(settings)
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        for name in ("urllib3.connection", "urllib3.connectionpool"):
+            logging.getLogger(name).addFilter(_drop_our_requests)
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         """Send a request through the proxy for its URL, unless the caller names another proxy."""
-        settings = self._settings
-        proxy = settings.proxy or environment_proxy(str(request.url))
-        if proxy and not kwargs.get("proxies"):
+        if not kwargs.get("proxies") and (proxy := proxy_for(self._settings, str(request.url))):
             kwargs["proxies"] = {"all": proxy.reveal()}
         token = _is_sending.set(True)
         try:

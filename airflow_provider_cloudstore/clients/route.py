@@ -20,13 +20,16 @@ MAX_IDLE = 1.0
 """Seconds after which neither client reuses a connection: the server or a load balancer may have dropped it silently."""
 
 
-def environment_proxy(url: str) -> Secret | None:
-    """Return the proxy that the environment defines for a URL (``HTTPS_PROXY``, ``ALL_PROXY``, ``NO_PROXY`` etc.), or None.
+def proxy_for(settings: Settings, url: str) -> Secret | None:
+    """Return the connection's proxy, or else that of the environment for a URL (``HTTPS_PROXY``, ``NO_PROXY`` etc.), or None.
 
-    A loopback address never gets a proxy, whatever ``NO_PROXY`` says: the proxy would look for the service on its own machine.
+    The environment's proxy is not used for a loopback address, whatever ``NO_PROXY`` says: it would look for the service on its
+    own machine.
 
     :raises ConfigurationError: unless both clients can use the proxy.
     """
+    if settings.proxy:
+        return settings.proxy
     host = urlsplit(url).hostname or ""
     proxy = None if is_loopback(host) else select_proxy(url, get_environ_proxies(url))
     try:

@@ -64,8 +64,8 @@ def diagnose(
     """
     from airflow_provider_cloudstore.doctor.examination import ask, settings_of  # only now, for Airflow's command line
 
-    settings, warnings = settings_of(cloudstore_conn_id, dict(extras or {}))
+    settings = settings_of(cloudstore_conn_id, dict(extras or {}))
     answers = {answer.name: answer for answer in ask(settings, upload, file_id, wait, wrong_token=wrong_token)}
     known = tuple(secret for one in answers.values() for secret in one.secrets())
     problems = list(dict.fromkeys(problem for one in answers.values() for problem in one.problems()))
-    return Report(cloudstore_conn_id, problems, warnings, [one.step(known) for one in answers.values()])
+    return Report(cloudstore_conn_id, problems, list(settings.warnings), [one.step(known) for one in answers.values()])

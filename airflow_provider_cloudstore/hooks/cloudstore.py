@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
-from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreError, NotFoundError, ServiceError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -54,7 +53,6 @@ class CloudStoreHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
-        self._settings: Settings | None = None
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -77,7 +75,6 @@ class CloudStoreHook(BaseHook):
         if self._client:
             self._client.close()
         self._client = None
-        self._settings = None
 
     def get_conn(self) -> requests.Session:
         """Return the HTTP session over which the hook sends its calls and downloads.
@@ -96,18 +93,16 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self._with_token(self.settings), self.read_settings)
+            self._client = BlockingClient(self.read_settings(), self.read_settings)
         return self._client
 
     @property
     def settings(self) -> Settings:
-        """The settings from the Airflow connection.
+        """The settings from the Airflow connection, as last read.
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        if self._settings is None:
-            self._settings = self._read_connection()
-        return self._settings
+        return self._http.settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).
@@ -141,7 +136,9 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        return self._masked(self._perform(CreateDownloadLink(self.settings, file_id)))
+        link = self._perform(CreateDownloadLink(self.settings, file_id))
+        mask(secrets_of(link))
+        return link
 
     def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
@@ -195,11 +192,9 @@ class CloudStoreHook(BaseHook):
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
         operation = CreateDownloadLink(self.settings, file_id)
         try:
-            return self._masked(self._perform(operation, max_attempts=1))
+            link = self._perform(operation, max_attempts=1)
         except CloudStoreError as error:
             return error
-
-    def _masked(self, link: DownloadLink) -> DownloadLink:
         mask(secrets_of(link))
         return link
 
@@ -208,15 +203,16 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """
-        warnings: list[str] = []
+        works, message = True, "The connection works: the service accepts the token."
+        warnings: tuple[str, ...] = ()
         try:
-            settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-            self._settings = replace(settings, conn_id="")
-            self._perform(CreateDownloadLink(self._settings, MISSING_FILE_ID), max_attempts=1)
+            self._http.settings = settings = replace(self.settings, conn_id="")
+            warnings = settings.warnings
+            self._perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
-            works, message = _judge_test(error)
-        else:
-            works, message = True, "The connection works: the service accepts the token."
+            works = isinstance(error, NotFoundError) and bool(error.message)
+            if not works:
+                message = str(replace(error, operation="connection test", subject=""))
         finally:
             self.close()
         return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
@@ -230,25 +226,7 @@ class CloudStoreHook(BaseHook):
         :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
-        return self._with_token(self._read_connection(), refused)
-
-    def _with_token(self, settings: Settings, refused: Secret | None = None) -> Settings:
-        self._settings = with_token(settings, refused)
-        mask(self._settings.secrets)
-        return self._settings
-
-    def _read_connection(self) -> Settings:
-        settings, warnings = read_connection(self.cloudstore_conn_id, self.get_connection)
-        for warning in warnings:
+        settings = read_connection(self.cloudstore_conn_id, self.get_connection, refused)
+        for warning in settings.warnings:
             self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
         return settings
-
-
-def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
-    """Return whether the connection works although the test request failed, and the message to show."""
-    if isinstance(error, NotFoundError) and error.message:
-        return True, "The connection works: the service accepts the token (the requested file does not exist)."
-    if error.message and isinstance(error, (BadRequestError, ServiceError)):
-        advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
-        error = replace(error, advice=f"{advice} If it is about the token, check the password.")
-    return False, str(replace(error, operation="connection test", subject=""))

@@ -1,7 +1,6 @@
 """Keeps the token that ``POST /authorize`` returned for each account, in memory only, for all hooks of this process.
 
-A new token ends the account's earlier tokens. So a token is requested only when the first request needs it, and again when the
-service refuses the kept token.
+A new token ends the account's earlier tokens. So a token is requested once, and again when the service refuses it.
 """
 
 from __future__ import annotations

@@ -52,21 +52,19 @@ class Attempts:
         """Whether no attempts are left. An attempt with a new token is extra, because it does not repeat the same request."""
         return self.count - self.renewed >= self.maximum
 
-    def needs_token(self, error: CloudStoreError) -> bool:
-        """Whether the token was refused and may be replaced, by reading the connection again or by asking for a new token."""
-        return isinstance(error, AuthenticationError) and self.renewed < _MAX_RENEWALS
-
 
 def pause_before_retry(
     error: CloudStoreError, attempts: Attempts, time_left: float, on_retry: Callable[[str], None] = log.warning
 ) -> float | None:
     """Return the seconds to pause before the next attempt, or None if there is no next attempt.
 
+    After an ``AuthenticationError``, the next attempt needs another token than the one that was refused.
+
     :param time_left: seconds that are left for attempts and pauses.
     :param on_retry: called with one line before each pause, which names operation, attempt, reason and delay.
     """
     what = f"{error.operation} '{error.subject}'"
-    if attempts.needs_token(error):
+    if isinstance(error, AuthenticationError) and attempts.renewed < _MAX_RENEWALS:
         on_retry(f"{what}: the service refused the access token; looking for a new one")
         return random.uniform(0, 3**attempts.renewed - 1)  # tasks that ask for tokens at the same time end each other's
     if not error.retried or attempts.exhausted:

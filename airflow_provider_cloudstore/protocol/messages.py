@@ -41,12 +41,8 @@ class Response:
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return headers with names in lower case. The values of a repeated header are joined (RFC 9110 section 5.3)."""
-    headers: dict[str, str] = {}
-    for name, value in pairs:
-        key, text = name.lower(), value.strip()
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
+    """Return headers with names in lower case."""
+    return {name.lower(): value.strip() for name, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
@@ -42,15 +42,17 @@ class Settings(Extras):
 
     :param base_url: scheme, host, port and path prefix, without a trailing slash; the service's ``api_path`` follows it.
     :param conn_id: the connection's id, for errors that appear only when the connection is used.
+    :param warnings: likely mistakes in the connection, such as ``has the unknown extra ...``.
     """
 
     base_url: str
     access_token: Secret
-    """The access token; if :attr:`keys` are set, it is empty until it has been requested."""
+    """The access token; empty only in the request for a token."""
     service: Service = SERVICES["api-v2"]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
     conn_id: str = ""
+    warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_connection(cls, connection: Any, extra: Mapping[str, Any]) -> Self:
@@ -74,7 +76,10 @@ class Settings(Extras):
         keys: tuple[Secret, ...] = ()
         if service.authorize and connection.login:
             access_token, keys = Secret(""), (Secret(connection.login), access_token)
-        return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, **read)
+        warnings = tuple(
+            f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown_extras(extra)
+        )
+        return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, warnings=warnings, **read)
 
     def authorized(self, access_token: Secret, account_id: str) -> Self:
         """Return a copy with a token from ``POST /authorize``, and with the account, which is sent with every call."""

@@ -99,8 +99,7 @@ class Connectable:
 
     @asynccontextmanager
     async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
-        session: Any = type("Session", (), {"slots": asyncio.Semaphore(limit)})()
-        client = AsyncClient(own, reload, session)
+        client = AsyncClient(own, reload, limit)
         client.send = self.send  # type: ignore[assignment, method-assign]
         yield client
 

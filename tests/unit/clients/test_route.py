@@ -9,7 +9,7 @@ import certifi
 import pytest
 import trustme
 
-from airflow_provider_cloudstore.clients.route import ca_bundle, environment_proxy
+from airflow_provider_cloudstore.clients.route import ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from tests.support import settings
@@ -39,7 +39,7 @@ def test_the_environments_proxy_is_the_one_that_requests_takes(
 ) -> None:
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert environment_proxy("https://files.example.com") == (Secret(expected) if expected else None)
+    assert proxy_for(settings(), "https://files.example.com") == (Secret(expected) if expected else None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "127.1.2.3", "localhost:8080", "LOCALHOST", "a.localhost", "[::1]:8080"])
@@ -50,7 +50,7 @@ def test_the_environments_proxy_is_not_used_for_this_machine(
 ) -> None:
     monkeypatch.setenv(name, proxy)
     for scheme in ("http", "https"):
-        assert environment_proxy(f"{scheme}://{host}/x") is None
+        assert proxy_for(settings(), f"{scheme}://{host}/x") is None
 
 
 def test_a_proxy_that_is_not_supported_is_refused_without_its_password_and_with_what_to_set(
@@ -62,7 +62,7 @@ def test_a_proxy_that_is_not_supported_is_refused_without_its_password_and_with_
         "Set extra 'proxy' .* To bypass it, add files.example.com to NO_PROXY in the environment"
     )
     with pytest.raises(ConfigurationError, match=words) as failed:
-        environment_proxy("https://files.example.com:8443/x?sig=hunter2")
+        proxy_for(settings(), "https://files.example.com:8443/x?sig=hunter2")
     assert "hunter2" not in str(failed.value)
 
 

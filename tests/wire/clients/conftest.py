@@ -8,7 +8,7 @@ import itertools
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.clients.asynchronous import AsyncClient, shared_session
+from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.streaming import stream
 from airflow_provider_cloudstore.protocol import attempts
@@ -125,12 +125,11 @@ def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) ->
         return reload() if reload else own
 
     with asyncio.Runner() as runner:
-        opened = AsyncExitStack()
-        client = AsyncClient(own, reload_it, runner.run(opened.enter_async_context(shared_session(own))))
+        client = runner.run(AsyncClient(own, reload_it).__aenter__())
         try:
             yield sender(own, lambda *operation, **more: runner.run(client.perform(*operation, **more)))
         finally:
-            runner.run(opened.aclose())
+            runner.run(client.close())
 
 
 @contextmanager
