@@ -145,7 +145,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     def _read(self) -> Manifest:
         from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest
         from airflow_provider_cloudstore.exceptions import InvalidInputError
-        from airflow_provider_cloudstore.hooks.targets import object_path
+        from airflow_provider_cloudstore.stores import object_path
 
         if self._unredacted_urls:
             return list_manifest(json.loads(self._unredacted_urls.reveal()), self.url_column)
@@ -171,8 +171,8 @@ def open_receipts(given: Any, context: Context) -> Receipts:
     """Return the running try's receipts in a folder; raise ``InvalidInputError`` if another worker would not find the folder."""
     from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
     from airflow_provider_cloudstore.exceptions import InvalidInputError
-    from airflow_provider_cloudstore.hooks.targets import object_path
     from airflow_provider_cloudstore.protocol.guards import validate_text
+    from airflow_provider_cloudstore.stores import object_path
 
     text = validate_text(str(given) if hasattr(given, "open") else given, "receipts")
     path = object_path(given if hasattr(given, "open") else text, "receipts")

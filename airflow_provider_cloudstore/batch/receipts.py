@@ -226,15 +226,13 @@ def write_failed(
     :raises InvalidInputError: if the folder does not hold the receipts of exactly one batch, or the manifest cannot be read.
     :raises BatchFailedError: if a receipt is damaged.
     """
-    from airflow_provider_cloudstore.hooks.targets import object_path
-
     folder = _open(receipts)
     if sum(name.startswith("batch-") for name in folder.names()) > 1:
         raise InvalidInputError(
             f"{folder.location} holds the receipts of several batches, whose manifests may differ; nothing was written",
             advice="Give each run a folder of its own, such as .../receipts/{{ run_id }}, and name that one.",
         )
-    source_path, target_path = object_path(manifest, "manifest"), object_path(target, "target")
+    source_path, target_path = stores.object_path(manifest, "manifest"), stores.object_path(target, "target")
     if str(source_path) == str(target_path):
         raise InvalidInputError("the target is the manifest itself; nothing was written", advice="Name another file.")
     outcomes = _last_outcomes(folder)
@@ -257,9 +255,7 @@ def _lines_of(source: FileManifest, digests: set[bytes]) -> set[int]:
 
 
 def _open(path: Any) -> Folder:
-    from airflow_provider_cloudstore.hooks.targets import object_path
-
-    folder = Folder(object_path(path, "receipts"))
+    folder = Folder(stores.object_path(path, "receipts"))
     if not any(name.startswith(("batch-", "part-")) for name in folder.names()):
         raise InvalidInputError(f"there are no receipts at {folder.location}: check the path")
     return folder

@@ -22,7 +22,6 @@ def stream(
     path: str,
     create_link: Callable[[str], DownloadLink],
     *,
-    link: DownloadLink | None = None,
     longest_pause: Callable[[], float],
 ) -> DownloadedFile:
     """Download a file over the client's session. Each attempt uses a new link.
@@ -31,12 +30,11 @@ def stream(
     :param file: an empty local file, open for writing and reading.
     :param path: the path of the target, for the result.
     :param create_link: creates a link; its errors are not retried.
-    :param link: a link that was just created, for the first attempt.
     :param longest_pause: returns the maximum seconds of a pause.
     :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
     """
     while True:
-        link = link or create_link(download.file_id)
+        link = create_link(download.file_id)
         download.attempts = download.attempts.next()
         try:
             _receive(client, download, file, link)
@@ -46,7 +44,6 @@ def stream(
                 raise
         else:
             break
-        link = None
         time.sleep(pause)
     size = file.tell()
     file.seek(0)

@@ -160,9 +160,7 @@ class CloudStoreHook(BaseHook):
         mask(operation.secrets)
         return self._perform(operation)
 
-    def download(
-        self, file_id: str, target: Any, *, expected_sha256: str | None = None, link: DownloadLink | None = None
-    ) -> DownloadedFile:
+    def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
         """Download a file; a broken download resumes with a new link, which never leaves this process.
 
         The target is complete or absent: a failed or killed download leaves it unchanged. The download URL is taken from the
@@ -172,21 +170,19 @@ class CloudStoreHook(BaseHook):
         :param target: a local path, or a path for Airflow's ``ObjectStoragePath``, such as ``s3://aws_default@bucket/key``. If
             it ends with ``/``, the file is named after its id, percent-encoded.
         :param expected_sha256: the SHA-256 that the file must have, in hexadecimal digits; None skips this check.
-        :param link: a link that was just created, to be used first.
         :returns: the file's path, the name that its host gave it, its size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
         """
         from airflow_provider_cloudstore.clients.streaming import stream
-        from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import Download
-        from airflow_provider_cloudstore.stores import atomic_write
+        from airflow_provider_cloudstore.stores import atomic_write, resolve_target
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, name = resolve_target(target, download.file_id)
         with atomic_write(path) as file:
-            return stream(self._http, download, file, name, self.create_download_link, link=link, longest_pause=time_budget)
+            return stream(self._http, download, file, name, self.create_download_link, longest_pause=time_budget)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""

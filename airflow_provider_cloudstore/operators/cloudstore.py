@@ -124,8 +124,8 @@ class DownloadFileOperator(WaitingOperator):
 
     def execute(self, context: Context) -> DownloadedFileXCom:
         """Validate the arguments, wait for the file if ``wait_for_file`` is set, and download it."""
-        from airflow_provider_cloudstore.hooks.targets import resolve_target
         from airflow_provider_cloudstore.protocol.download_requests import validate_sha256
+        from airflow_provider_cloudstore.stores import resolve_target
 
         resolve_target(self.target, self.file_id)
         validate_sha256(self.expected_sha256)

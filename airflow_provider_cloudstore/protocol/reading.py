@@ -189,7 +189,7 @@ def _undeclared(reading: Reading, operation: Operation[Any], service: Service) -
         if services.INTERNAL_ERROR.search(reading.words(service)):
             return meanings.IN_DOUBT
         return meanings.UNMATCHED_ERROR if is_unmatched else meanings.STATED_ERROR
-    if reading.response.status == 503 and is_rate_limit(reading.response):
+    if reading.response.status == 503 and retry_after(reading.response) is not None:
         # Some front ends send a page with this status after a timeout, when the upload may have been queued.
         return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
     meaning = meanings.of_status(status)
@@ -214,17 +214,6 @@ def _says_nothing(value: Any) -> bool:
     if isinstance(value, (dict, list)):
         return all(map(_says_nothing, value.values() if isinstance(value, dict) else value))
     return value == 0 or str(value).strip().lower() in _NOTHING
-
-
-def is_rate_limit(response: Response) -> bool:
-    """Whether the service asks to try later, so that the request had no effect: HTTP 425 or 429, or HTTP 503 with a time.
-
-    A 503 may come from a front end after the upload was queued, so its ``Retry-After`` must name a time to come: a date in the
-    past says nothing about this request.
-    """
-    return meanings.of_status(response.status) is meanings.LIMITED or (
-        response.status == 503 and retry_after(response) is not None
-    )
 
 
 def retry_after(response: Response) -> float | None:

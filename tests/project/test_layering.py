@@ -20,7 +20,7 @@ BESIDE = {
     "doctor": {"doctor", "compat", "exceptions", "results", "hooks", "clients", "protocol", "provider_info"},
     "emulator": {"emulator", "exceptions", "protocol"},
 }
-GLUE = {"hooks", "triggers", "operators", "sensors", "compat", "provider_info", "receipts"}
+GLUE = {"stores", "hooks", "triggers", "operators", "sensors", "compat", "provider_info", "receipts"}
 HTTP = {"requests", "aiohttp", "certifi", "yarl", "urllib3", "http"}
 WAITS = {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 LIBRARIES = {

@@ -6,8 +6,7 @@ import pytest
 
 from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.hooks.targets import resolve_target
-from airflow_provider_cloudstore.stores import atomic_write
+from airflow_provider_cloudstore.stores import atomic_write, resolve_target
 
 
 def test_a_path_with_credentials_is_refused_and_not_repeated() -> None:
