@@ -88,7 +88,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             attempts = attempts.after(outcome, used.access_token)
 
     async def has_new_token(self, refused: Secret) -> bool:
-        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.has_new_token`."""
+        """Return whether there is a token other than the refused one; read the connection again unless another call has."""
         async with self._renewing:  # one task reads the connection, and the others wait for the token
             if self.settings.access_token == refused:
                 self.settings = await self._renew(refused)

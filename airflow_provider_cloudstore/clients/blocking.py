@@ -88,15 +88,11 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and not self.has_new_token(used.access_token):
-                raise outcome
+            if isinstance(outcome, AuthenticationError):
+                self.settings = self._renew(used.access_token)
+                if self.settings.access_token == used.access_token:
+                    raise outcome
             attempts = attempts.after(outcome, used.access_token)
-
-    def has_new_token(self, refused: Secret) -> bool:
-        """Return whether there is a token other than the refused one; read the connection again unless another call has."""
-        if self.settings.access_token == refused:
-            self.settings = self._renew(refused)
-        return self.settings.access_token != refused
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.

@@ -26,9 +26,7 @@ def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
     :param limit: the request's timeout in seconds.
     """
     reason = _reason(error)
-    if reason == "timed out":
-        reason = f"no complete response within {limit:g} s"
-    return TransportFailure(meanings.IN_DOUBT, reason)
+    return TransportFailure(meanings.IN_DOUBT, f"no complete response within {limit:g} s" if reason == "timed out" else reason)
 
 
 def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
-from airflow_provider_cloudstore.exceptions import BadRequestError, CloudStoreError, NotFoundError, ServiceError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
@@ -136,7 +136,9 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        return self._masked(self._perform(CreateDownloadLink(self.settings, file_id)))
+        link = self._perform(CreateDownloadLink(self.settings, file_id))
+        mask(secrets_of(link))
+        return link
 
     def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
@@ -191,11 +193,9 @@ class CloudStoreHook(BaseHook):
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
         operation = CreateDownloadLink(self.settings, file_id)
         try:
-            return self._masked(self._perform(operation, max_attempts=1))
+            link = self._perform(operation, max_attempts=1)
         except CloudStoreError as error:
             return error
-
-    def _masked(self, link: DownloadLink) -> DownloadLink:
         mask(secrets_of(link))
         return link
 
@@ -204,15 +204,16 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """
+        works, message = True, "The connection works: the service accepts the token."
         warnings: tuple[str, ...] = ()
         try:
             self._http.settings = settings = replace(self.settings, conn_id="")
             warnings = settings.warnings
             self._perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
-            works, message = _judge_test(error)
-        else:
-            works, message = True, "The connection works: the service accepts the token."
+            works = isinstance(error, NotFoundError) and bool(error.message)
+            if not works:
+                message = str(replace(error, operation="connection test", subject=""))
         finally:
             self.close()
         return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
@@ -230,13 +231,3 @@ class CloudStoreHook(BaseHook):
         for warning in settings.warnings:
             self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
         return settings
-
-
-def _judge_test(error: CloudStoreError) -> tuple[bool, str]:
-    """Return whether the connection works although the test request failed, and the message to show."""
-    if isinstance(error, NotFoundError) and error.message:
-        return True, "The connection works: the service accepts the token (the requested file does not exist)."
-    if error.message and isinstance(error, (BadRequestError, ServiceError)):
-        advice = "If this means that the requested file does not exist, set extra 'not_found_pattern' to match it."
-        error = replace(error, advice=f"{advice} If it is about the token, check the password.")
-    return False, str(replace(error, operation="connection test", subject=""))

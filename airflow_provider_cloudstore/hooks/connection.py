@@ -68,8 +68,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Settings:
             )
         return replace(Settings.from_connection(connection, read_extra(connection.extra)), conn_id=conn_id)
     except ConfigurationError as error:
-        named = replace(error, operation="connection", subject=conn_id)
-    raise named
+        raise replace(error, operation="connection", subject=conn_id) from None
 
 
 def mask(secrets: Iterable[Secret]) -> None:

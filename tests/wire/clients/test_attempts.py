@@ -32,7 +32,7 @@ def test_a_lost_deletion_is_remembered_over_other_failures(call_way: Way, serve:
     ],
     ids=["lost", "refused", "rejected"],
 )
-def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_once_and_for_one_more_attempt(
+def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_for_one_more_attempt(
     call_way: Way, serve: Serve, second: bytes, says: str, logged: pytest.LogCaptureFixture
 ) -> None:
     server = serve(REFUSED, second)
@@ -42,5 +42,4 @@ def test_a_refused_token_is_replaced_by_the_one_that_the_connection_holds_now_on
     assert isinstance(error, exceptions.CloudStoreError)
     assert re.search(says, str(error))
     assert [re.findall(rb"Bearer (.*)\r", request) for request in server.requests] == [[TOKEN.encode()], [b"new-token"]]
-    line = "delete folder 'd1': the service refused the access token; looking for a new one"
-    assert logged.text.count(line) == 1
+    assert "delete folder 'd1': the service refused the access token; looking for a new one" in logged.text
