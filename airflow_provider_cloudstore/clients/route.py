@@ -54,13 +54,12 @@ def ca_bundle(settings: Settings) -> str | Literal[False]:
         return certifi.where()
     try:
         ssl.create_default_context(cafile=bundle)
-        return bundle
     except OSError:  # includes ssl.SSLError
-        pass
-    raise ConfigurationError(
-        f"the CA bundle {bundle} cannot be read",
-        operation="connection",
-        subject=settings.conn_id,
-        advice="It must be a readable file with certificates in PEM format, on every worker and triggerer. "
-        "Extra 'verify' names it, or else the environment variable REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE.",
-    )
+        raise ConfigurationError(
+            f"the CA bundle {bundle} cannot be read",
+            operation="connection",
+            subject=settings.conn_id,
+            advice="It must be a readable file with certificates in PEM format, on every worker and triggerer. "
+            "Extra 'verify' names it, or else the environment variable REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE.",
+        ) from None
+    return bundle

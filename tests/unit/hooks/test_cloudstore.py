@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import re
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,16 +56,6 @@ def test_a_pause_that_does_not_fit_before_airflows_alarm_ends_a_call(
     with pytest.raises(exceptions.RateLimitError):
         CloudStoreHook().create_download_link("f1")
     assert service.call_count == 1
-
-
-def test_a_download_with_a_wrong_checksum_leaves_the_file_that_was_there(emulator: Emulator, tmp_path: Path) -> None:
-    store_file(emulator, b"tampered")
-    target = tmp_path / "f"
-    target.write_bytes(b"yesterday's")
-    with CloudStoreHook() as hook, pytest.raises(exceptions.ChecksumError):
-        hook.download("f1", target, expected_sha256=hashlib.sha256(b"content").hexdigest())
-    assert target.read_bytes() == b"yesterday's"
-    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_every_form_of_every_secret_is_registered_for_masking(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

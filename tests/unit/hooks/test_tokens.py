@@ -115,11 +115,6 @@ def test_a_batch_survives_the_end_of_its_token_and_sends_its_parameters(site: Em
     assert asked(site) == 2
 
 
-def test_a_login_that_is_a_key_is_no_mistake(site: Emulator, caplog: pytest.LogCaptureFixture) -> None:
-    CloudStoreHook().read_settings()
-    assert "has a login" not in caplog.text
-
-
 def test_neither_token_nor_key_nor_account_is_logged(site: Emulator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     end_token(site)

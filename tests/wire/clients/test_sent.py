@@ -149,9 +149,3 @@ def test_a_failure_to_connect_is_never_sent_if_that_is_clear_and_shows_no_creden
     error = send((NEVER_SENT | IN_DOUBT)[situation](serve, authority))
     assert isinstance(error, exceptions.ServiceUnreachableError if situation in NEVER_SENT else exceptions.CloudStoreError)
     assert not any(secret in str(error) + logged.text for secret in ("us@er", "us%40er", "p/w", "p%2Fw", TOKEN, LINK_TOKEN))
-
-
-def test_silence_in_a_response_ends_with_the_timeout(send: Send, serve: Serve) -> None:
-    error = send(settings(serve(OK[:-1], then=stay_open).url, timeout=0.5))
-    assert error.sent is True
-    assert "within 0.5 s" in error.reason
