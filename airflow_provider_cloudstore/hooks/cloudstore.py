@@ -222,7 +222,4 @@ class CloudStoreHook(BaseHook):
         :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
-        settings = read_connection(self.cloudstore_conn_id, self.get_connection, refused)
-        for warning in settings.warnings:
-            self.log.warning("Connection '%s' %s", self.cloudstore_conn_id, warning)
-        return settings
+        return read_connection(self.cloudstore_conn_id, self.get_connection, refused)

@@ -25,7 +25,7 @@ _ALWAYS_MASKED = 16  # characters; Airflow does not mask secrets below a configu
 
 
 def read_connection(conn_id: str, get_connection: Callable[[str], Connection], refused: Secret | None = None) -> Settings:
-    """Read the settings of a connection, and get a token if the connection has keys.
+    """Read the settings of a connection, log likely mistakes in it, and get a token if the connection has keys.
 
     :param refused: the token that the service has refused.
     :raises ConfigurationError: if the connection is not defined or invalid, or if the service refuses its keys.
@@ -39,14 +39,12 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection], r
 
 
 async def read_connection_async(conn_id: str, refused: Secret | None = None) -> Settings:
-    """Do the same as :func:`read_connection` on an event loop, and log likely mistakes in the connection."""
+    """Do the same as :func:`read_connection` on an event loop."""
     connection = None
     with suppress(AirflowNotFoundException):
         connection = await get_async_connection(_validated(conn_id))
     settings = await asyncio.to_thread(with_token, _parsed(conn_id, connection), refused)
     await amask(settings.secrets)
-    for warning in settings.warnings:
-        log.warning("Connection '%s' %s", conn_id, warning)
     return settings
 
 
@@ -66,7 +64,10 @@ def _parsed(conn_id: str, connection: Connection | None) -> Settings:
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with only a connection's keys.",
             )
-        return replace(Settings.from_connection(connection, read_extra(connection.extra)), conn_id=conn_id)
+        settings = replace(Settings.from_connection(connection, read_extra(connection.extra)), conn_id=conn_id)
+        for warning in settings.warnings:
+            log.warning("Connection '%s' %s", conn_id, warning)
+        return settings
     except ConfigurationError as error:
         raise replace(error, operation="connection", subject=conn_id) from None
 

@@ -26,7 +26,6 @@ WAITS = {"socket", "time", "asyncio", "ssl", "threading", "select", "http"}
 LIBRARIES = {
     "protocol": {"pendulum", *sys.stdlib_module_names} - WAITS,
     "batch": sys.stdlib_module_names,
-    "stores": {"fsspec", *sys.stdlib_module_names},
     "clients": {"pendulum", *HTTP, *sys.stdlib_module_names},
 }
 SAME_ON_ALL_VERSIONS = {
