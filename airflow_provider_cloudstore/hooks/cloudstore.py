@@ -11,6 +11,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundErro
 from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
 from airflow_provider_cloudstore.hooks.connection import mask, read_connection
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
+from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
@@ -53,6 +54,7 @@ class CloudStoreHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
+        self._settings: Settings | None = None
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -74,7 +76,7 @@ class CloudStoreHook(BaseHook):
         """Close the HTTP session and discard the adapters mounted on it; the next call opens a new session."""
         if self._client:
             self._client.close()
-        self._client = None
+        self._client = self._settings = None
 
     def get_conn(self) -> requests.Session:
         """Return the HTTP session over which the hook sends its calls and downloads.
@@ -93,16 +95,17 @@ class CloudStoreHook(BaseHook):
         if self._client is None:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self.read_settings(), self.read_settings)
+            self._client = BlockingClient(self._with_token(self.settings), self.read_settings)
         return self._client
 
     @property
     def settings(self) -> Settings:
-        """The settings from the Airflow connection, as last read.
+        """The settings from the Airflow connection, as last read. If it has keys, the first call asks for a token.
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        return self._http.settings
+        self._settings = self._settings or read_connection(self.cloudstore_conn_id, self.get_connection)
+        return self._settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).
@@ -202,9 +205,9 @@ class CloudStoreHook(BaseHook):
         works, message = True, "The connection works: the service accepts the token."
         warnings: tuple[str, ...] = ()
         try:
-            self._http.settings = settings = replace(self.settings, conn_id="")
-            warnings = settings.warnings
-            self._perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
+            self._settings = replace(self.settings, conn_id="")
+            warnings = self._settings.warnings
+            self._perform(CreateDownloadLink(self._settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)
             if not works:
@@ -222,4 +225,9 @@ class CloudStoreHook(BaseHook):
         :param refused: the token that the service has refused; a connection with keys then gets a new token.
         :raises ConfigurationError: if the connection is invalid.
         """
-        return read_connection(self.cloudstore_conn_id, self.get_connection, refused)
+        return self._with_token(read_connection(self.cloudstore_conn_id, self.get_connection), refused)
+
+    def _with_token(self, settings: Settings, refused: Secret | None = None) -> Settings:
+        self._settings = with_token(settings, refused)
+        mask(self._settings.secrets)
+        return self._settings

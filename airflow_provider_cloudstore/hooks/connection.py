@@ -24,22 +24,24 @@ log = logging.getLogger(__name__)
 _ALWAYS_MASKED = 16  # characters; Airflow does not mask secrets below a configurable length, nor some common words
 
 
-def read_connection(conn_id: str, get_connection: Callable[[str], Connection], refused: Secret | None = None) -> Settings:
-    """Read the settings of a connection, log likely mistakes in it, and get a token if the connection has keys.
+def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> Settings:
+    """Read the settings of a connection, and log likely mistakes in it.
 
-    :param refused: the token that the service has refused.
-    :raises ConfigurationError: if the connection is not defined or invalid, or if the service refuses its keys.
+    :raises ConfigurationError: if the connection is not defined or invalid.
     """
     connection = None
     with suppress(AirflowNotFoundException):
         connection = get_connection(_validated(conn_id))
-    settings = with_token(_parsed(conn_id, connection), refused)
+    settings = _parsed(conn_id, connection)
     mask(settings.secrets)
     return settings
 
 
 async def read_connection_async(conn_id: str, refused: Secret | None = None) -> Settings:
-    """Do the same as :func:`read_connection` on an event loop."""
+    """Do the same as :func:`read_connection` on an event loop, and get a token if the connection has keys.
+
+    :param refused: the token that the service has refused.
+    """
     connection = None
     with suppress(AirflowNotFoundException):
         connection = await get_async_connection(_validated(conn_id))

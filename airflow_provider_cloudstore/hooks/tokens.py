@@ -9,12 +9,13 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.exceptions import AuthenticationError, ConfigurationError, PermissionDeniedError, ServiceError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.other_calls import Authorization, Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
+REFUSALS = (AuthenticationError, PermissionDeniedError, ServiceError)  # of ``POST /authorize``: the keys are wrong
 _REFUSED_SECONDS = 300.0  # keys that the service refused are not tried again for this long: it may lock the account
 
 
@@ -50,7 +51,14 @@ def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
             try:
                 with BlockingClient(settings, lambda _: settings) as client:
                     account.kept = client.perform(Authorize(settings), budget=time_budget())
-            except ConfigurationError as refusal:
+            except REFUSALS as error:
+                refusal = ConfigurationError(
+                    f"the service gave no access token for its login and password: {error.reason}",
+                    operation="connection",
+                    subject=settings.conn_id,
+                    advice="Check both, and whether extra 'authorize_with' must be keys or account. This process does not try "
+                    "them again for a few minutes, because an account may lock itself.",
+                )
                 account.refusal = time.monotonic(), refusal
-                raise
+                raise refusal from None
         return settings.authorized(*account.kept)

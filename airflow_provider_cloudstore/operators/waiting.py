@@ -53,10 +53,6 @@ class WaitingOperator(CloudStoreOperator):
         """Resume after a deferred wait."""
         return self._finish(context, available_file(event))
 
-    def _finish(self, context: Context, file_id: Any) -> Any:
-        """Do what is left to do when the file is available; return the task's value, which is the file's id by default."""
-        return file_id
-
     def _wait_for_file(self, file_id: Any, began: datetime | None = None) -> None:
         """Wait for a file, from now on or since ``began``; after a deferral, :meth:`execute_complete` goes on."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
@@ -86,20 +82,21 @@ def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferr
 def _defer(task: BaseOperator, conn_id: str, wait: FileWait) -> NoReturn:
     from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger  # Airflow's triggers are slow to import
 
-    fails_after = timedelta(seconds=wait.timeout) + _GRACE
+    now, ends_at = datetime.now(UTC), wait.began + timedelta(seconds=wait.timeout)
+    fails_at = max(now, ends_at) + _GRACE
     task.log.info(
         "Deferring: the triggerer polls for file '%s' until %s UTC. It must be running (airflow triggerer): without it, nothing "
         "polls, and the task fails with 'Trigger timeout' at %s UTC",
         wait.file_id,
-        f"{wait.began + timedelta(seconds=wait.timeout):%Y-%m-%d %H:%M:%S}",
-        f"{datetime.now(UTC) + fails_after:%Y-%m-%d %H:%M:%S}",
+        f"{ends_at:%Y-%m-%d %H:%M:%S}",
+        f"{fails_at:%Y-%m-%d %H:%M:%S}",
     )
     task.defer(
         trigger=FileAvailableTrigger(
             conn_id, wait.file_id, wait.interval, wait.timeout, wait.began.isoformat(), not_before=wait.not_before.isoformat()
         ),
         method_name="execute_complete",
-        timeout=fails_after,
+        timeout=fails_at - now,
     )
 
 

@@ -65,16 +65,17 @@ def pause_before_retry(
     """
     what = f"{error.operation} '{error.subject}'"
     if isinstance(error, AuthenticationError) and attempts.renewed < _MAX_RENEWALS:
-        on_retry(f"{what}: the service refused the access token; looking for a new one")
-        return random.uniform(0, 3**attempts.renewed - 1)  # tasks that ask for tokens at the same time end each other's
-    if not error.retried or attempts.exhausted:
-        return None
-    pause = error.retry_after
-    if pause is None:
+        pause = random.uniform(0, 3**attempts.renewed - 1)  # tasks that ask for tokens at the same time end each other's
+        line = f"{what}: the service refused the access token; looking for a new one"
+    elif error.retried and not attempts.exhausted:
         doublings = min(attempts.count - 1, 10)  # 2**1024 would not fit in a float
-        pause = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
+        backoff = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
+        pause = backoff if error.retry_after is None else error.retry_after
+        when = f" in {pause:.1f} s" if pause else ""
+        line = f"{what}: attempt {attempts.count} of {attempts.maximum} failed ({error.reason}); retrying{when}"
+    else:
+        return None
     if pause >= time_left:
         return None
-    when = f" in {pause:.1f} s" if pause else ""
-    on_retry(f"{what}: attempt {attempts.count} of {attempts.maximum} failed ({error.reason}); retrying{when}")
+    on_retry(line)
     return pause

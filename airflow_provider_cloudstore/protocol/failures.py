@@ -27,12 +27,11 @@ def error_of_response(
     meaning: Meaning, reading: Reading, operation: Operation[Any], settings: Settings, attempts: Attempts
 ) -> CloudStoreError:
     """Return the error of an attempt that received a response."""
-    service = settings.service
-    link = finding.find_link("", replace(reading, secrets=()), service, settings.base_url)
+    link = finding.find_link("", replace(reading, secrets=()), settings.service, settings.base_url)
     if link and isinstance(reading.data, dict):  # the message may repeat the download token
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
     # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
-    message = reading.safe(reading.words(service))[:MAX_MESSAGE_LENGTH]
+    message = reading.safe(reading.words(settings.service))[:MAX_MESSAGE_LENGTH]
     if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
     shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
-from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, other_parameters
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
@@ -20,7 +18,6 @@ from airflow_provider_cloudstore.results import Json
 
 _PATH = re.compile(r"/?([A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*)")
 _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
-_REFUSALS = (exceptions.AuthenticationError, exceptions.PermissionDeniedError, exceptions.ServiceError)
 _TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("data.account_id|account_id")
 
 
@@ -91,18 +88,3 @@ class Authorize(Operation[Authorization]):
         token = next(_TOKEN.values_in(reading.data), None)
         account = next(_ACCOUNT.values_in(reading.data), "")
         return Authorization(Secret(token), str(account)) if isinstance(token, str) and token else None
-
-    def interpret(
-        self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
-    ) -> Authorization | CloudStoreError:
-        """Interpret an outcome, and make refused keys a permanent error: an account may lock itself after several refusals."""
-        ended = super().interpret(outcome, settings, attempts)
-        if not isinstance(ended, _REFUSALS):
-            return ended
-        return exceptions.ConfigurationError(
-            f"the service gave no access token for its login and password: {ended.reason}",
-            operation="connection",
-            subject=settings.conn_id,
-            advice="Check both, and whether extra 'authorize_with' must be keys or account. This process does not try them again "
-            "for a few minutes, because an account may lock itself.",
-        )

@@ -161,7 +161,7 @@ def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
     return (
         any(fields.get(name) is False or 400 <= (_number(fields.get(name)) or 0) <= 599 for name in services.ERROR_STATES)
         or bool(_error_states(reading))
-        or any(_says_nothing(fields[name]) for name in services.ERROR_FLAGS if fields.get(name) is not None)
+        or any(str(fields.get(name)).strip().lower() in ("false", "0", "0.0") for name in services.ERROR_FLAGS)
         or any(not (number in (0, 1) or 200 <= number <= 299) for number in codes)
         or (not has_result and any(not _says_nothing(fields.get(name)) for name in services.ERROR_FIELDS))
     )

@@ -28,6 +28,7 @@ from airflow_provider_cloudstore.protocol.services import (
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
+_NO_PASSWORD = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
 
 _ROOT: frozenset[str] = EXTRAS["protected_folder_ids"].default
 _HOST_ADVICE = (
@@ -72,10 +73,11 @@ class Settings(Extras):
         read = _read_all(Extras, extra)
         service = _service(extra)
         base_url = _base_url(connection, service.api_path, allow_http=read.get("allow_http", False))
-        access_token = _access_token(connection.password)
-        keys: tuple[Secret, ...] = ()
-        if service.authorize and connection.login:
-            access_token, keys = Secret(""), (Secret(connection.login), access_token)
+        password = str(connection.password or "")
+        if not password:
+            raise ConfigurationError("the connection has no password", advice=_NO_PASSWORD)
+        keys = (Secret(connection.login), Secret(password)) if service.authorize and connection.login else ()
+        access_token = Secret("") if keys else _access_token(password)
         warnings = tuple(
             f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown_extras(extra)
         )
@@ -139,11 +141,7 @@ def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
     return url.removesuffix(api_path).rstrip("/")
 
 
-def _access_token(value: Any) -> Secret:
-    password = str(value or "")
-    if not password:
-        advice = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."
-        raise ConfigurationError("the connection has no password", advice=advice)
+def _access_token(password: str) -> Secret:
     if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
         problem = "contains a space, line break or control character, or is not valid Unicode"
         advice = "Set the password to the token alone."

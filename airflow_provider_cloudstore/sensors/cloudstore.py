@@ -81,7 +81,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Resume after a deferred wait."""
-        return available_file(event)
+        return str(self._finish(context, available_file(event)))
 
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait

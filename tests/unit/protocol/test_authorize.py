@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.hooks.tokens import REFUSALS
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
 from airflow_provider_cloudstore.protocol.other_calls import Authorize
@@ -49,22 +50,17 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
     assert not [word for word in ("t0ken", "158642", KEY_1, KEY_2) if word in repr(own)]
 
 
-@pytest.mark.parametrize("answer", [response(200, REFUSED), response(401), response(403)])
-def test_refused_keys_are_permanent_and_end_a_wait(answer: Any) -> None:
-    own = site()
-    error: Any = Authorize(own).interpret(answer, own)
-    assert type(error) is exceptions.ConfigurationError
-    assert (error.permanent, error.wait) == (True, "ends")
-    assert "login and password" in str(error)
-    assert not [key for key in (KEY_1, KEY_2) if key in str(error)]
-
-
 @pytest.mark.parametrize(
-    "answer", [response(500), response(404), response(302), response(200, b"<html>maintenance"), response(200), response(405)]
+    ("answer", "is_refusal"),
+    [
+        *((answer, True) for answer in (response(200, REFUSED), response(401), response(403))),
+        *((answer, False) for answer in (response(500), response(404), response(302), response(200, b"<html>maintenance"))),
+        *((answer, False) for answer in (response(200), response(405))),
+    ],
 )
-def test_what_says_nothing_of_the_keys_is_no_refusal_of_them(answer: Any) -> None:
+def test_only_what_is_about_the_keys_is_a_refusal_of_them(answer: Any, is_refusal: bool) -> None:
     own = site()
-    assert not isinstance(Authorize(own).interpret(answer, own), exceptions.ConfigurationError)
+    assert isinstance(Authorize(own).interpret(answer, own), REFUSALS) is is_refusal
 
 
 def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says_what_helps() -> None:

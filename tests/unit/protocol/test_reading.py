@@ -297,3 +297,9 @@ def test_an_error_beside_a_files_id_says_so() -> None:
     kind, *arguments = CALLS["upload"]
     error = kind(own, *arguments).interpret(response(200, {"status": "error", "file_id": "f1"}), own)
     assert "HTTP 200, and the service reports an error beside the file's id" in str(error)
+
+
+@pytest.mark.parametrize("value", ["ok", "success", True, 1])
+def test_a_flag_is_an_error_only_if_it_is_false(value: Any) -> None:
+    assert ending("upload", {"success": value, "file_id": "12"}) == "12"
+    assert ending("delete", {"ok": value}) == "True"
