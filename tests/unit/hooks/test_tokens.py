@@ -89,6 +89,16 @@ def test_wrong_keys_are_tried_once_by_a_process_and_are_permanent(site: Emulator
     assert "login and password" in message
 
 
+def test_a_connection_that_could_not_be_used_is_no_refusal_of_its_keys(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    file_id = site.put_file(b"x", "7")
+    with monkeypatch.context() as patch:
+        patch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
+        with CloudStoreHook() as hook, pytest.raises(exceptions.ConfigurationError, match="CA bundle"):
+            hook.create_download_link(file_id)
+    with CloudStoreHook() as hook:
+        assert hook.create_download_link(file_id).token
+
+
 def test_threads_that_are_refused_together_ask_for_one_token(site: Emulator) -> None:
     file_id = site.put_file(b"x", "7")
     with CloudStoreHook() as hook:

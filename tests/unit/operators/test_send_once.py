@@ -42,6 +42,20 @@ def test_an_upload_is_recorded_before_it_is_sent_and_when_it_is_queued(emulator:
     assert uploads(emulator) == 1
 
 
+def test_a_connection_that_cannot_be_read_is_no_upload_that_may_have_been_sent(
+    emulator: Emulator, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the API server is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CloudStoreHook, "get_connection", fail)
+        with pytest.raises(RuntimeError):
+            task.attempt()
+    assert task.attempt()["url"] == SHOWN
+    assert uploads(emulator) == 1
+
+
 def test_a_retry_after_a_kill_while_sending_ends_as_unknown_whatever_the_url_renders_to_until_the_task_is_cleared(
     emulator: Emulator, killed_while_sending: Task
 ) -> None:
