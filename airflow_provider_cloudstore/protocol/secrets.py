@@ -76,7 +76,7 @@ def printed_forms(secret: Secret) -> set[str]:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """Return ``text`` with every form of every secret replaced by ``***``.
+    """Return ``text`` with every form of every secret, in upper or lower case, replaced by ``***``.
 
     A single pass tries the longest form first, so that a secret that begins with a shorter secret is masked completely.
     """
@@ -94,7 +94,7 @@ def _longest_word(value: str) -> str:
 @functools.lru_cache  # a wait needs the pattern of the same token at every poll
 def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     forms = {form for secret in secrets for form in printed_forms(secret)}
-    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
+    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))), re.IGNORECASE) if forms else None
 
 
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:

@@ -27,7 +27,7 @@ TWICE = CONCURRENCY + 2 * RATE  # what one interruption may send twice: what was
 OUTAGES = {"api-server": 20.0, "scheduler": 5.0, "redis": 2.0, "postgres": 2.0}
 """Seconds for which each is away, in this order."""
 SPACING = 3 * RATE
-ENDED = "BatchInterruptedError"
+ENDED = ("BatchSupersededError", "BatchInterruptedError")
 """How a try ends that finds the owner file of another, or that Airflow terminates."""
 
 
@@ -93,7 +93,12 @@ def trigger(cluster: Cluster, service: Service, receipts: Path) -> str:
 
 def until_ended(cluster: Cluster, run_id: str) -> None:
     """Wait until the first try has found that it is superseded or terminated."""
-    cluster.until("the first try has ended", lambda: ENDED in cluster.log("batch", run_id, "batch"))
+
+    def has_ended() -> bool:
+        log = cluster.log("batch", run_id, "batch")
+        return any(name in log for name in ENDED)
+
+    cluster.until("the first try has ended", has_ended)
 
 
 def test_a_batch_that_is_marked_failed_stops_and_a_cleared_one_sends_the_rest(
