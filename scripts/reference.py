@@ -221,7 +221,9 @@ def hooks_page() -> str:
     methods = [getattr(CloudStoreHook, name) for name in HOOK_METHODS]
     intro = (
         "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). From a `@task`, "
-        "return `result.to_dict()`, or a field such as `result.file_id`. A hook takes `cloudstore_conn_id`."
+        "return `result.to_dict()`, or a field such as `result.file_id`. A hook takes `cloudstore_conn_id`. "
+        "There are [examples](../guides/any-other-call.md) of both hooks. `parameters` are more form fields of the call. "
+        "`idempotent=True` allows a POST to be repeated."
     )
     twin = (
         "## CloudStoreAsyncHook\n\nIt has the methods above as coroutines, except `download`, `get_conn` and `test_connection`. "

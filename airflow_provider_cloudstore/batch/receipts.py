@@ -195,7 +195,7 @@ def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, 
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
-    """Iterate over the receipts in a folder, newest first: of each task that wrote there, the last receipt of each URL.
+    """Yield each task's last receipt of each URL in a folder, newest first.
 
     The outcomes are streamed: memory grows by about 120 bytes per URL. While a batch runs, the outcomes are those so far.
 

@@ -164,7 +164,7 @@ class CloudStoreHook(BaseHook):
         return self._perform(operation)
 
     def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
-        """Download a file; a broken download resumes with a new link, which never leaves this process.
+        """Download a file. A broken download resumes with a new link. Links are neither logged nor stored.
 
         The target is complete or absent: a failed or killed download leaves it unchanged. The download URL is taken from the
         service's response, or else from the connection's extra ``download_url``.

@@ -209,7 +209,7 @@ def _conditions(value: Any) -> dict[str, Condition]:
 
 def _parameters(value: Any) -> dict[str, str]:
     value = _from_json(value)
-    if not isinstance(value, dict) or not all(isinstance(text, (str, int)) and name for name, text in value.items()):
+    if not isinstance(value, dict) or not all(type(text) in (str, int) and name for name, text in value.items()):
         raise ValueError('must be a JSON object of texts, such as {"account_id": "158642"}')
     return {name: str(text) for name, text in value.items()}
 

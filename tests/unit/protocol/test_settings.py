@@ -118,7 +118,7 @@ def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
         {"timeout": "9" * 5000}, {"max_attempts": 2.5}, {"verify": 1}, {"allow_http": "perhaps"}, {"proxy": "proxy:70000"},
         {"proxy": "http://u:hunter2/x@proxy:3128"}, {"proxy": "http://proxy/hunter2"}, {"proxy": "socks5://proxy"},
         {"token_path": 5}, {"token_path": "data..key"}, {"service": "v3"}, {"service": ["x"]}, {"api_path": "https://h/x"},
-        {"parameters": ["a"]}, {"parameters": "hunter2"},
+        {"parameters": ["a"]}, {"parameters": "hunter2"}, {"parameters": {"overwrite": True}},
         {"success_when": {"other": "status"}}, {"success_when": "status=1|"}, {"success_when": True},
         {"not_found_pattern": "no such ("}, {"not_found_pattern": 5}, {"not_found_pattern": ".*"},
         {"download_url": "https://dl.example.com/"}, {"download_url": "https://dl.example.com/{token}/{token}"},
