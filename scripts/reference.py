@@ -222,7 +222,7 @@ def hooks_page() -> str:
     intro = (
         "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). From a `@task`, "
         "return `result.to_dict()`, or a field such as `result.file_id`. A hook takes `cloudstore_conn_id`. "
-        "There are [examples](../guides/any-other-call.md) of both hooks. `parameters` adds form fields (of a GET: query fields). "
+        "There are [examples](../guides/any-other-call.md) of both hooks. `parameters` adds form fields (GET: query fields). "
         "`idempotent=True` allows a POST to be repeated."
     )
     twin = (
