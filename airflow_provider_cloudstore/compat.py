@@ -18,6 +18,7 @@ from airflow import __version__
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
 HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
+"""Whether ``retry_policies`` can be imported."""
 HAS_STORED_LINKS = _AIRFLOW >= (3,)
 """Whether a task asks for the links of its operator when it ends, and Airflow stores them."""
 
@@ -59,9 +60,6 @@ else:
 if TYPE_CHECKING:  # names in annotations, and one that only Airflow 2 needs
     from airflow.sdk import Connection, Context, XComArg
     from airflow.sdk.execution_time.xcom import XCom
-
-if TYPE_CHECKING or HAS_RETRY_POLICIES:
-    from airflow.sdk import RetryDecision, RetryPolicy
 
 
 async def get_async_connection(conn_id: str) -> Connection:

@@ -76,7 +76,7 @@ def printed_forms(secret: Secret) -> set[str]:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """Return ``text`` with every form of every secret, in upper or lower case, replaced by ``***``.
+    """Return ``text`` with every form of every secret replaced by ``***``, with escapes such as ``%2B`` in either case.
 
     A single pass tries the longest form first, so that a secret that begins with a shorter secret is masked completely.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import RetryDecision, RetryPolicy
+from airflow.sdk import RetryDecision, RetryPolicy
+
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ LIBRARIES = {
 }
 SAME_ON_ALL_VERSIONS = {
     *(f"airflow.triggers.base.{name}" for name in ("BaseTrigger", "TriggerEvent")),
+    *(f"airflow.sdk.{name}" for name in ("RetryDecision", "RetryPolicy")),
     *(f"airflow.cli.cli_config.{name}" for name in ("ActionCommand", "Arg", "GroupCommand")),
 }
 """Where these names are does not depend on Airflow's version. They are slow to import."""
