@@ -109,8 +109,6 @@ class PermanentError(CloudStoreError, AirflowFailException):
 class ConfigurationError(PermanentError):
     """The Airflow connection cannot be used."""
 
-    sent = False
-
 
 class InvalidInputError(PermanentError):
     """An id, URL or path was rejected."""
@@ -145,13 +143,9 @@ class TransientServiceError(CloudStoreError):
 
 
 class OutcomeUnknownError(PermanentError):
-    """An upload may or may not have been queued, so it is not repeated. The caller can opt in to repeats."""
+    """A call that must not be repeated may or may not have been carried out: an upload, or a POST of ``request``."""
 
     may_have_effect = True
-    advice = (
-        "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task to "
-        "send it again. If a second copy does no harm, set retry_unknown_outcome=True."
-    )
 
 
 class ServiceError(CloudStoreError):
@@ -159,8 +153,8 @@ class ServiceError(CloudStoreError):
 
     wait = "goes on"
     advice = (
-        "The service reported this error itself. If it is a success, set extra 'success_when'; if the token was refused, set "
-        "extra 'token_refused_pattern'."
+        "If the response is a success, set extra 'success_when'; if the service refused the token, set extra "
+        "'token_refused_pattern'."
     )
 
 

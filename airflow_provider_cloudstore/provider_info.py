@@ -55,7 +55,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _INTEGRATION, "tags": ["service"]}],
         "operators": _modules("operators.cloudstore", "operators.upload", "batch.operator"),
         "sensors": _modules("sensors.cloudstore"),
-        "hooks": _modules("hooks.cloudstore", "hooks.asynchronous"),
+        "hooks": _modules("hooks.cloudstore"),
         "triggers": _modules("triggers.cloudstore"),
         "cli": ["airflow_provider_cloudstore.doctor.command.commands"],  # for Airflow versions that load commands of providers
         "extra-links": ["airflow_provider_cloudstore.operators.base.FileLink"],

@@ -74,7 +74,7 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     :param file_id: names the file if the target ends with ``/``.
     :raises InvalidInputError: if it does not name a file, or if :func:`object_path` rejects it; nothing was sent.
     """
-    text = validate_text(str(target) if hasattr(target, "open") else target, "target")
+    text = validate_text(str(target) if isinstance(target, os.PathLike) or hasattr(target, "open") else target, "target")
     if text.endswith("/"):
         text += quote(validate_text(file_id, "file_id"), safe="")
     if not hasattr(target, "protocol"):

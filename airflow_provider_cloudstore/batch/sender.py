@@ -231,7 +231,7 @@ class Sender:
             if self._token_refusals == _TOKEN_REFUSALS:
                 self.throttle.end(_interrupted(error.reason, error))
             return
-        if not error.sent:  # the connection cannot be used: all other uploads would fail, too
+        if isinstance(error, exceptions.ConfigurationError):  # all other uploads would fail, too
             self.throttle.end(error)
             return
         status = Status.UNKNOWN if error.may_have_effect else Status.FAILED

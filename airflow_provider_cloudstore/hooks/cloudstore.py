@@ -1,15 +1,16 @@
-"""The blocking hook: it performs the service's operations with an Airflow connection. All operators and sensors use it."""
+"""The hooks, which perform the service's operations with an Airflow connection: one for workers, and one for event loops."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
-from airflow_provider_cloudstore.hooks.asynchronous import CloudStoreAsyncHook
-from airflow_provider_cloudstore.hooks.connection import mask, read_connection
+from airflow_provider_cloudstore.hooks.connection import amask, mask, read_connection, read_connection_async
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.finding import secrets_of
@@ -23,6 +24,7 @@ from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, Fo
 if TYPE_CHECKING:
     import requests
 
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
 __all__ = ["MISSING_FILE_ID", "CloudStoreAsyncHook", "CloudStoreHook"]
@@ -177,15 +179,16 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
         :raises RequestRejectedError: if the download's host rejects new links.
+        :raises OSError: or another error of the target's store, if the file cannot be written.
         """
         from airflow_provider_cloudstore.clients.streaming import stream
         from airflow_provider_cloudstore.protocol.download_requests import Download
         from airflow_provider_cloudstore.stores import atomic_write, resolve_target
 
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-        path, name = resolve_target(target, download.file_id)
+        path, path_text = resolve_target(target, download.file_id)
         with atomic_write(path) as file:
-            return stream(self._http, download, file, name, self.create_download_link, longest_pause=time_budget)
+            return stream(self._http, download, file, path_text, self.create_download_link, longest_pause=time_budget)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
@@ -231,3 +234,108 @@ class CloudStoreHook(BaseHook):
         self._settings = with_token(settings, refused)
         mask(self._settings.secrets)
         return self._settings
+
+
+@dataclass(slots=True)
+class _SharedClient:
+    """The client that all hooks of an event loop share for one connection: the first user opens it, and the last one closes it.
+
+    A triggerer reads connections over one channel, one at a time: if each of thousands of waits read the connection itself, the
+    waits would never get to poll.
+    """
+
+    users: int = 0
+    client: AsyncClient | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_shared: dict[tuple[asyncio.AbstractEventLoop, str], _SharedClient] = {}
+
+
+class CloudStoreAsyncHook(BaseHook):
+    """Performs the operations of :class:`CloudStoreHook` on an event loop: in triggers, and in tasks with many concurrent calls.
+
+    Use it with ``async with``. All hooks of an event loop share the settings that they read from a connection, and one HTTP
+    session for each connection. A connection in use is read again when the service rejects its token.
+
+    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent error is also an
+    ``AirflowFailException``.
+
+    :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
+    """
+
+    def __init__(self, cloudstore_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cloudstore_conn_id = cloudstore_conn_id
+        self._shared: _SharedClient | None = None
+
+    async def __aenter__(self) -> Self:
+        self._shared = _shared.setdefault((asyncio.get_running_loop(), self.cloudstore_conn_id), _SharedClient())
+        self._shared.users += 1
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        shared, self._shared = self._shared, None
+        if shared:
+            shared.users -= 1
+            if not shared.users:
+                del _shared[asyncio.get_running_loop(), self.cloudstore_conn_id]
+                if shared.client:
+                    await shared.client.close()
+
+    async def _client(self) -> AsyncClient:
+        """Return the client of the connection; read the connection if no hook of this event loop has."""
+        shared = self._shared
+        if shared is None:
+            raise RuntimeError(
+                "CloudStoreAsyncHook works only inside its context manager: async with CloudStoreAsyncHook() as hook: ..."
+            )
+        async with shared.opening:
+            if shared.client is None:
+                from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+
+                settings = await read_connection_async(self.cloudstore_conn_id)
+                renew = partial(read_connection_async, self.cloudstore_conn_id)
+                shared.client = await AsyncClient(settings, renew).__aenter__()
+        return shared.client
+
+    async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
+        """See :meth:`CloudStoreHook.delete_folder`."""
+        client = await self._client()
+        return await client.perform(DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
+
+    async def upload_from_url(
+        self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
+    ) -> RemoteUpload:
+        """See :meth:`CloudStoreHook.upload_from_url`."""
+        client = await self._client()
+        operation = UploadFromUrl(client.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
+        await amask(operation.secrets)
+        return await client.perform(operation)
+
+    async def create_download_link(self, file_id: str) -> DownloadLink:
+        """See :meth:`CloudStoreHook.create_download_link`."""
+        client = await self._client()
+        link = await client.perform(CreateDownloadLink(client.settings, file_id))
+        await amask(secrets_of(link))
+        return link
+
+    async def request(
+        self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
+    ) -> Any:
+        """See :meth:`CloudStoreHook.request`."""
+        client = await self._client()
+        operation = OtherCall(client.settings, method, path, parameters or {}, idempotent=idempotent)
+        await amask(operation.secrets)
+        return await client.perform(operation)
+
+    async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
+        """See :meth:`CloudStoreHook.poll_file`. This method also returns an error of the connection, and does not mask the token.
+
+        The token needs no mask, because a trigger discards the link; masking thousands of tokens would block the triggerer.
+        """
+        try:
+            client = await self._client()
+            return await client.perform(CreateDownloadLink(client.settings, file_id), max_attempts=1)
+        except CloudStoreError as error:
+            return error

@@ -95,12 +95,6 @@ class CloudStoreOperator(BaseOperator):
             setattr(self, XCOM_FILE_PAGE, page)
             self._push(context, XCOM_FILE_PAGE, page)
 
-    def _finish(self, context: Context, file_id: Any) -> Any:
-        """Do what is left to do when a deferred wait is over; return the task's value, which is the file's id by default."""
-        with self._open_hook() as hook:  # Airflow asks this process for the link "File"
-            self._push_file_page(context, hook, file_id)
-        return file_id
-
     def _open_hook(self) -> CloudStoreHook:
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from airflow_provider_cloudstore.compat import Context, ObjectStoragePath, XComArg
+    from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.results import DownloadedFileXCom, FolderDeletionXCom
 
 __all__ = [
@@ -75,14 +76,14 @@ class DownloadLinkOperator(WaitingOperator):
 
     def execute(self, context: Context) -> str:
         """Wait for the file if ``wait_for_file`` is set, and create a link."""
-        if self.wait_for_file:
-            self._wait_for_file(self.file_id)
-        return self._finish(context_or_empty(context), self.file_id)
-
-    def _finish(self, context: Context, file_id: Any) -> str:
         with self._open_hook() as hook:
-            link = hook.create_download_link(file_id)
-            self._push_file_page(context, hook, link.file_id)
+            if self.wait_for_file:
+                self._wait_for_file(hook, self.file_id)
+            return self._complete(context_or_empty(context), hook, self.file_id)
+
+    def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> str:
+        link = hook.create_download_link(file_id)
+        self._push_file_page(context, hook, link.file_id)
         self._push(context, "download_link", link.to_dict())
         expiry = f"expires {link.expires_at}" if link.expires_at else "expiry unknown"
         self.log.info("Created download link for file '%s' (%s)", link.file_id, expiry)
@@ -129,13 +130,13 @@ class DownloadFileOperator(WaitingOperator):
 
         resolve_target(self.target, self.file_id)
         validate_sha256(self.expected_sha256)
-        if self.wait_for_file:
-            self._wait_for_file(self.file_id)
-        return self._finish(context_or_empty(context), self.file_id)
-
-    def _finish(self, context: Context, file_id: Any) -> DownloadedFileXCom:
         with self._open_hook() as hook:
-            file = hook.download(file_id, self.target, expected_sha256=self.expected_sha256)
-            self._push_file_page(context, hook, file.file_id)
+            if self.wait_for_file:
+                self._wait_for_file(hook, self.file_id)
+            return self._complete(context_or_empty(context), hook, self.file_id)
+
+    def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> DownloadedFileXCom:
+        file = hook.download(file_id, self.target, expected_sha256=self.expected_sha256)
+        self._push_file_page(context, hook, file.file_id)
         self.log.info("Downloaded file '%s' to %s: %d bytes, SHA-256 %s", file.file_id, file.path, file.bytes, file.sha256)
         return file.to_dict()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
+from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def send_once(
         reason = f"an earlier try ended while sending this upload (at {found.get('sent_at')})"
         if not retry_unknown_outcome:
             _note(store, found | {"max_tries": max_tries})
-            raise OutcomeUnknownError(reason, operation="remote upload", subject=subject)
+            advice = UploadFromUrl.hints[OutcomeUnknownError]
+            raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
     record = {"sent_at": datetime.now(UTC).isoformat(timespec="seconds"), "max_tries": None, "result": None}
     store.set(STATE_KEY, record)

@@ -83,7 +83,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 self._push(context, "upload", upload)
                 self._push_file_page(context, hook, upload["file_id"])
                 if self.wait_for_file:
-                    self._wait_for_upload(upload)
+                    self._wait_for_upload(hook, upload)
         return upload["file_id"]
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
@@ -118,7 +118,11 @@ class RemoteUrlUploadOperator(WaitingOperator):
         self.log.info("Queued upload of %s: %s", upload.url, f"file '{upload.file_id}'" if upload.file_id else no_id)
         return upload.to_dict()
 
-    def _wait_for_upload(self, upload: RemoteUploadXCom) -> None:
+    def _complete(self, context: Context, hook: CloudStoreHook, file_id: str) -> str:
+        self._push_file_page(context, hook, file_id)  # Airflow asks the process that ends the task for the link "File"
+        return file_id
+
+    def _wait_for_upload(self, hook: CloudStoreHook, upload: RemoteUploadXCom) -> None:
         from airflow_provider_cloudstore.exceptions import PermanentError
 
         if not upload["file_id"]:
@@ -129,4 +133,4 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 advice="Set extra 'file_id_path' of the connection to where the response has it. If the service's "
                 "queue returns no file id, as on YetiShare sites, look for the file in its folder: see the guide 'Stage files'.",
             )
-        self._wait_for_file(upload["file_id"], datetime.fromisoformat(upload["requested_at"]))
+        self._wait_for_file(hook, upload["file_id"], datetime.fromisoformat(upload["requested_at"]))

@@ -51,15 +51,19 @@ class WaitingOperator(CloudStoreOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after a deferred wait."""
-        return self._finish(context, available_file(event))
+        with self._open_hook() as hook:
+            return self._complete(context, hook, available_file(event))
 
-    def _wait_for_file(self, file_id: Any, began: datetime | None = None) -> None:
+    def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> Any:
+        """Do what the task does once its file is available, and return the task's value."""
+        raise NotImplementedError
+
+    def _wait_for_file(self, hook: CloudStoreHook, file_id: Any, began: datetime | None = None) -> None:
         """Wait for a file, from now on or since ``began``; after a deferral, :meth:`execute_complete` goes on."""
         from airflow_provider_cloudstore.protocol.waiting import FileWait
 
         wait = FileWait(file_id, self.poll_interval, self.timeout, began or datetime.now(UTC))
-        with self._open_hook() as hook:
-            wait_for(self, hook, wait, deferrable=self.deferrable)
+        wait_for(self, hook, wait, deferrable=self.deferrable)
 
 
 def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> None:

@@ -20,7 +20,8 @@ DEFAULT_BUDGET = 300.0
 """The most seconds for a call with all its attempts, or for a pause of a download, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
-_MAX_RENEWALS = 3  # new tokens for a call: tasks side by side may end each other's tokens
+_RENEWAL_PAUSES = (0.0, 2.0, 8.0)
+"""The longest pause before each new token of a call: tasks that ask for tokens at the same time end each other's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ def pause_before_retry(
     :param on_retry: called with one line before each pause, which names operation, attempt, reason and delay.
     """
     what = f"{error.operation} '{error.subject}'"
-    if isinstance(error, AuthenticationError) and attempts.renewed < _MAX_RENEWALS:
-        pause = random.uniform(0, 3**attempts.renewed - 1)  # tasks that ask for tokens at the same time end each other's
+    if isinstance(error, AuthenticationError) and attempts.renewed < len(_RENEWAL_PAUSES):
+        pause = random.uniform(0, _RENEWAL_PAUSES[attempts.renewed])
         line = f"{what}: the service refused the access token; looking for a new one"
     elif error.retried and not attempts.exhausted:
         doublings = min(attempts.count - 1, 10)  # 2**1024 would not fit in a float

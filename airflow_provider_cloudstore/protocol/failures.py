@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
 MAX_MESSAGE_LENGTH = 300
-_OTHER_TASKS = (
-    "Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these tasks side "
-    "by side, for example with an Airflow pool."
-)
 
 
 def error_of_response(
@@ -35,42 +31,40 @@ def error_of_response(
     if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
     shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)
-    seen = f"HTTP {reading.response.status}"
-    if reading.is_2xx and reading.problem:
-        seen += f" with {reading.problem}"
-    elif reading.is_2xx and (stated := reading.stated_status):
-        seen += f" that states {stated}"
     details = "; ".join(filter(None, (message, reading.safe(reading.keys) if shows_keys else "")))
-    error = error_of(meaning, seen, operation, settings, attempts, details=details)
-    return replace(error, status=reading.response.status, message=message, retry_after=retry_after(reading.response))
+    status, pause = reading.response.status, retry_after(reading.response)
+    fields = {"details": details, "message": message, "status": status, "retry_after": pause}
+    return error_of(meaning, reading.seen, operation, settings, attempts, **fields)
 
 
 def error_of(
-    meaning: Meaning, seen: str, operation: Operation[Any], settings: Settings, attempts: Attempts, *, details: str = ""
+    meaning: Meaning, seen: str, operation: Operation[Any], settings: Settings, attempts: Attempts, **fields: Any
 ) -> CloudStoreError:
     """Return the error of an attempt.
 
     :param seen: what was seen, such as ``HTTP 404``.
-    :param details: what the service said, without secrets.
+    :param fields: what the response adds to the error: ``details``, which follow what was seen, and fields of the error.
     """
+    if meaning is meanings.TOKEN_REFUSED and settings.keys:
+        meaning = meanings.TOKEN_ENDED
     kind = meaning.error_for(
         idempotent=operation.idempotent, resend_in_doubt=operation.resends_in_doubt, in_doubt=attempts.in_doubt
     )
-    advice, wait = "", None
-    if kind in (meaning.error, meaning.if_not_idempotent):  # otherwise an earlier attempt has changed the class
-        advice, wait = meaning.advice, meaning.wait
-    if meaning is meanings.TOKEN_REFUSED and settings.keys:
-        advice, wait = _OTHER_TASKS, "tolerates"
+    is_own = kind in (meaning.error, meaning.if_not_idempotent)  # otherwise an earlier attempt has changed the class
+    advice = (meaning.advice if is_own else "") or kind.advice
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
         reason += f" ({connection}at {settings.route})"
+    if details := fields.pop("details", ""):
+        reason = f"{reason}: {details}".rstrip(". ")
     secrets = (*settings.secrets, *operation.secrets)
     return kind(
-        redact(f"{reason}: {details}".rstrip(". ") if details else reason, secrets),
+        redact(reason, secrets),
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=advice or operation.advice.get(kind, ""),
-        wait=wait,
+        advice=" ".join(filter(None, (operation.hints.get(kind), advice))),
+        wait=meaning.wait if is_own else None,
+        **fields,
     )

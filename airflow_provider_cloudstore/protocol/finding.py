@@ -46,27 +46,35 @@ def find_file_id(reading: Reading, service: Service, secrets: tuple[Secret, ...]
 def find_link(file_id: str, reading: Reading, service: Service, base_url: str) -> DownloadLink | None:
     """Return the download link in a response, or None if the response contains no token.
 
-    If no field has a token, it is taken from the query of the URL. A value that repeats a secret of the call is not used.
+    A value that repeats a secret of the call is used neither as the token nor as the URL.
 
     :param base_url: the URL against which a URL without a host is resolved.
     """
-    data, secrets, created_at = reading.data, reading.secrets, moment(reading.response.received)
-    candidates = service.token_path.values_in(data)
-    if isinstance(data, str):  # plain text is the token unless it is a word or a message
-        candidates = iter([data] if len(data) >= _MIN_BARE_TOKEN and not service.knows(data) else [])
-    found = _texts(service.download_url_path.values_in(data), secrets)
-    urls = [absolute_url(text, base_url) for text in found if re.search("[/?]", text)]
-    tokens = (text for text in _texts(candidates, secrets) if not re.search(r"\s", text) or _URL.match(text))
-    token = next(tokens, None) or next(filter(None, map(_token_in_query, urls)), None)
+    created_at = moment(reading.response.received)
+    urls = _urls(reading, service, base_url)
+    token = _token(reading, service) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
-    if _URL.match(token):
-        urls.insert(0, absolute_url(token, base_url))
-    url = next(filter(_URL.fullmatch, urls), None)
-    if url is None and service.download_url:
-        url = service.download_url.replace("{token}", quote(token, safe=""))
-    expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(data))
-    return DownloadLink(file_id, token, url, created_at, next(filter(None, expiries), None))
+    if _URL.match(token):  # the URL is its own token
+        urls = [absolute_url(token, base_url)]
+    elif not urls and service.download_url:
+        urls = [service.download_url.replace("{token}", quote(token, safe=""))]
+    expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(reading.data))
+    return DownloadLink(file_id, token, next(iter(urls), None), created_at, next(filter(None, expiries), None))
+
+
+def _urls(reading: Reading, service: Service, base_url: str) -> list[str]:
+    """Return the URLs at ``download_url_path``. A text without a slash or a question mark is no relative URL, but a word."""
+    texts = _texts(service.download_url_path.values_in(reading.data), reading.secrets)
+    return [url for text in texts if re.search("[/?]", text) and _URL.fullmatch(url := absolute_url(text, base_url))]
+
+
+def _token(reading: Reading, service: Service) -> str | None:
+    """Return the token at ``token_path``, or a body of plain text, unless it is a short word or has spaces, as a message has."""
+    found = service.token_path.values_in(reading.data)
+    if isinstance(reading.data, str) and len(reading.data) >= _MIN_BARE_TOKEN and not service.knows(reading.data):
+        found = iter([reading.data])
+    return next((text for text in _texts(found, reading.secrets) if not re.search(r"\s", text) or _URL.match(text)), None)
 
 
 def absolute_url(text: str, base_url: str) -> str:

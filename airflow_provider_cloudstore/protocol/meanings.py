@@ -30,7 +30,7 @@ class Meaning:
     :param error: the class of the error.
     :param if_not_idempotent: the class for a call that must not be repeated, if that class differs.
     :param says: the reason, in which ``{}`` stands for what was seen.
-    :param advice: what to do, if the hint of the error's class does not say it.
+    :param advice: what to do, if the advice of the error's class does not fit.
     :param wait: what a wait does after the error; by default, what the error's class says.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
@@ -58,7 +58,7 @@ class Meaning:
         kind = self.error
         if self.if_not_idempotent and not idempotent:
             kind = exceptions.TransientServiceError if resend_in_doubt else self.if_not_idempotent
-        if not in_doubt or kind.may_have_effect or self is TOKEN_REFUSED:
+        if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
             return kind
         if kind.retried and not (idempotent and kind.sent):
             return exceptions.TransientServiceError
@@ -102,6 +102,15 @@ ERROR_WITH_ID = Meaning(
 # Errors of the service.
 LIMITED = Meaning(exceptions.RateLimitError)
 TOKEN_REFUSED = Meaning(exceptions.AuthenticationError, says="{}: the service refused the access token", names_address=True)
+TOKEN_ENDED = Meaning(
+    exceptions.AuthenticationError,
+    says="{}: the service refused the access token",
+    advice="Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these "
+    "tasks side by side, for example with an Airflow pool.",
+    wait="tolerates",
+    names_address=True,
+)
+"""The service refused a token from ``POST /authorize``."""
 FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
 MISSING = Meaning(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
@@ -127,6 +136,8 @@ NO_FILE_ID = Meaning(
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
 )
 NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
+UNMATCHED = {MISSING: NO_SUCH_PATH, MAYBE_MISSING: NO_SUCH_PATH, STATED_ERROR: UNMATCHED_ERROR}
+"""What an error means instead if the connection has a ``not_found_pattern``, and the error does not match it."""
 
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,

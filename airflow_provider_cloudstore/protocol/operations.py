@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.failures import error_of, error_of_res
 from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, parameter_secrets, redact, redact_url
-from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
+from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
@@ -81,7 +81,7 @@ class Operation(Generic[T]):
     """
 
     key: str
-    """The short name of the operation in the emulator's faults and counters."""
+    """The short name of the operation in extra ``success_when``, and in the emulator's faults and counters."""
     name: str
     """The name of the operation in messages."""
     hook_method: str
@@ -99,8 +99,8 @@ class Operation(Generic[T]):
     """Whether a successful response must contain what :meth:`find` looks for."""
     resends_in_doubt = False
     """Whether the caller allows an operation that is not idempotent to be repeated when its outcome is unknown."""
-    advice: ClassVar[Mapping[type[CloudStoreError], str]] = {}
-    """What to do about an error, by its class, where the hint of that class does not fit."""
+    hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
+    """What to do about an error of this operation, by the error's class; the advice of the class follows."""
 
     def __init__(self, settings: Settings, *arguments: Any) -> None:
         try:
@@ -162,6 +162,10 @@ class Operation(Generic[T]):
             done = self.result_of_missing(reading, in_doubt=attempts.in_doubt)
         return done or error_of_response(meaning, reading, self, settings, attempts)
 
+    def not_found_pattern(self, service: Service) -> re.Pattern[str] | None:
+        """Return the pattern of a response that the subject is missing; None if there is no pattern, or no such subject."""
+        return service.not_found_pattern if self.has_subject else None
+
     def find(self, reading: Reading, settings: Settings) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
         return None
@@ -194,11 +198,9 @@ class DeleteFolder(Operation[FolderDeletion]):
     method, path = "POST", "/folder/delete"
     parameters = (FOLDER_ID,)
     idempotent = has_subject = True
-    advice: ClassVar = {
-        exceptions.ServiceError: (
-            f"{exceptions.ServiceError.advice} If it means that the folder is missing, extra 'not_found_pattern' must match it."
-        ),
-        exceptions.NotFoundError: f"{exceptions.NotFoundError.advice} If a missing folder is fine, set ignore_missing=True.",
+    hints: ClassVar = {
+        exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
+        exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True.",
     }
 
     def __init__(self, settings: Settings, folder_id: Any, *, ignore_missing: bool = False) -> None:
@@ -230,10 +232,12 @@ class UploadFromUrl(Operation[RemoteUpload]):
     method, path = "POST", "/file/url_upload_add"
     parameters: tuple[Parameter, ...] = (SOURCE_URL,)
     idempotent = has_subject = False
-    advice: ClassVar = {
-        exceptions.TransientServiceError: (
-            "The upload may or may not have been queued; retry_unknown_outcome=True allows resending it."
+    hints: ClassVar = {
+        exceptions.OutcomeUnknownError: (
+            "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
+            "to send it again. If a second copy does no harm, set retry_unknown_outcome=True."
         ),
+        exceptions.TransientServiceError: "The upload may have been queued; retry_unknown_outcome=True allows resending it.",
     }
 
     def __init__(
@@ -266,16 +270,12 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters = (FILE_ID,)
     idempotent = has_subject = needs_result = True
-    advice: ClassVar = {
+    hints: ClassVar = {
         exceptions.InvalidResponseError: (
-            "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place. Otherwise, "
-            f"{exceptions.InvalidResponseError.advice[0].lower()}{exceptions.InvalidResponseError.advice[1:]}"
+            "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
         ),
-        exceptions.ServiceError: (
-            f"{exceptions.ServiceError.advice} If the file is missing, or not there yet, extra 'not_found_pattern' must match it."
-        ),
+        exceptions.ServiceError: "If this means that the file is not there (yet), extra 'not_found_pattern' must match it.",
         exceptions.NotFoundError: (
-            f"{exceptions.NotFoundError.advice} "
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),
     }

@@ -32,12 +32,11 @@ class OtherCall(Operation[Json]):
 
     key = "other"
     has_subject = True
-    advice: ClassVar = {
+    hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The call may or may not have been carried out. Check in the service whether it was; if repeating it does no harm, "
             "pass idempotent=True."
         ),
-        exceptions.NotFoundError: f"Check the path and the parameters, and {exceptions.BASE_URL_ADVICE}",
     }
 
     def __init__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore.protocol import meanings, services
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.paths import plain
+from airflow_provider_cloudstore.protocol.paths import Condition, plain
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.storable import storable
@@ -32,7 +33,6 @@ _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks
 _STATED = (401, 403, 404, 410, 429, *range(500, 600))
 """The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
 _OUTCOME_OPEN = (408, *range(500, 600))
-_ERROR_STATE = re.compile("(?:error|fail).*", re.DOTALL)
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
 _MAX_RETRY_AFTER = 86_400.0  # seconds; a broken header must not delay a task for years
@@ -59,6 +59,14 @@ class Reading:
         return 200 <= self.response.status <= 299
 
     @property
+    def seen(self) -> str:
+        """The HTTP status for an error message, with what contradicts a 2xx."""
+        seen = f"HTTP {self.response.status}"
+        if self.is_2xx and self.problem:
+            return f"{seen} with {self.problem}"
+        return f"{seen} that states {self.stated_status}" if self.is_2xx and self.stated_status else seen
+
+    @property
     def fields(self) -> dict[str, Any]:
         """The fields of a JSON object, with their names as the convention compares them."""
         return {plain(name): value for name, value in self.data.items()} if isinstance(self.data, dict) else {}
@@ -79,6 +87,17 @@ class Reading:
         return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
 
     @property
+    def error_states(self) -> list[str]:
+        """The states that say by a word that the call failed, such as ``error-notFound``."""
+        return [state for state in map(self.fields.get, services.ERROR_STATES) if state and _begins_as_error(state)]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a link is not ready yet: by HTTP 202, or by a state."""
+        states = {str(self.fields.get(name)).lower() for name in services.ERROR_STATES}
+        return self.response.status == 202 or not states.isdisjoint(services.PENDING_STATES)
+
+    @property
     def stated_status(self) -> int | None:
         """The HTTP status that a number in the body states, or None."""
         names = (*services.ERROR_CODES, *services.ERROR_STATES)
@@ -88,7 +107,7 @@ class Reading:
         """Return the service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
-        found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *_error_states(self)]
+        found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *self.error_states]
         texts = (" ".join(str(text).split()) for text in found if isinstance(text, (str, int)) and not isinstance(text, bool))
         return next(filter(None, texts), "")
 
@@ -125,82 +144,94 @@ def _problem_of(text: str, content_type: str) -> str:
 
 
 def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """Return what a response means; None if it is a success.
+    """Return what a response means; None if it is a success. The first rule that applies decides.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
     if reading.is_2xx and reading.problem:
         return meanings.NOT_A_RESPONSE
-    is_error = not reading.is_2xx or _is_error(reading, operation, service, has_result=has_result)
+    is_error = not reading.is_2xx or _reports_error(reading, service.condition_of(operation.key), has_result=has_result)
     if not is_error and (has_result or not operation.needs_result):
         return None
     if not operation.idempotent and (has_result or not is_error):
-        return meanings.ERROR_WITH_ID if has_result else meanings.NO_FILE_ID
-    if declared := _declared(reading, operation, service):
+        return meanings.ERROR_WITH_ID if is_error else meanings.NO_FILE_ID
+    if declared := _meaning_of_pattern(reading, operation, service):
         return declared
-    if is_error:
-        return _undeclared(reading, operation, service)
-    is_pending = any(str(reading.fields.get(name)).lower() in services.PENDING_STATES for name in services.ERROR_STATES)
-    return meanings.NOT_YET if reading.response.status == 202 or is_pending else meanings.NO_TOKEN
+    if not is_error:
+        return meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN
+    meaning = _meaning_of_status(reading, operation, service)
+    return meanings.UNMATCHED.get(meaning, meaning) if operation.not_found_pattern(service) else meaning
 
 
-def _is_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> bool:
+def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+    """Return the meaning whose pattern matches the service's words, or the whole body; None if no pattern does.
+
+    Web pages are not searched, nor is a response whose status leaves it open whether the call was carried out.
+    """
+    if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
+        return None
+    patterns = {meanings.TOKEN_REFUSED: service.token_refused_pattern, meanings.MISSING: operation.not_found_pattern(service)}
+    texts = (reading.words(service), reading.text)
+    return next((meaning for meaning, pattern in patterns.items() if pattern and any(map(pattern.search, texts))), None)
+
+
+def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means by its HTTP status, or by the status that the body of a 2xx states."""
+    status = reading.stated_status if reading.is_2xx else reading.response.status
+    if status is None:
+        return meanings.IN_DOUBT if services.INTERNAL_ERROR.search(reading.words(service)) else meanings.STATED_ERROR
+    if reading.response.status == 503 and retry_after(reading.response) is not None:
+        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
+        return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
+    meaning = meanings.of_status(status)
+    if meaning is meanings.MISSING and not isinstance(reading.data, dict):
+        return meanings.NO_SUCH_PATH if reading.problem else meanings.MAYBE_MISSING
+    return meaning
+
+
+def _reports_error(reading: Reading, condition: Condition | None, *, has_result: bool) -> bool:
     """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
-    condition = service.condition_of(operation.key)
     if condition and isinstance(reading.data, (dict, list)):
         return not condition.holds(reading.data)
     return has_sign_of_error(reading, has_result=has_result)
 
 
 def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
-    """Whether a 2xx response reports an error according to the convention."""
-    if not isinstance(reading.data, dict):
-        return reading.data is False
+    """Whether a 2xx response reports an error according to the convention. ``error`` beside a result is a warning."""
     fields = reading.fields
-    codes = [number for name in services.ERROR_CODES if (number := _number(fields.get(name))) is not None]
-    return (
-        any(fields.get(name) is False or 400 <= (_number(fields.get(name)) or 0) <= 599 for name in services.ERROR_STATES)
-        or bool(_error_states(reading))
-        or any(str(fields.get(name)).strip().lower() in ("false", "0", "0.0") for name in services.ERROR_FLAGS)
-        or any(not (number in (0, 1) or 200 <= number <= 299) for number in codes)
-        or (not has_result and any(not _says_nothing(fields.get(name)) for name in services.ERROR_FIELDS))
-    )
+    signs = _SIGNS if has_result else {**_SIGNS, services.ERROR_FIELDS: _says_something}
+    return reading.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
 
 
-def _declared(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
-    """Return the meaning that a pattern gives to a response, or None.
-
-    The patterns are not applied to a web page, nor to a status that leaves it open whether the call was carried out.
-    """
-    if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
-        return None
-    texts = (reading.words(service), reading.text)
-    if any(map(service.token_refused_pattern.search, texts)):
-        return meanings.TOKEN_REFUSED
-    not_found = service.not_found_pattern if operation.has_subject else None
-    return meanings.MISSING if not_found and any(map(not_found.search, texts)) else None
+def _is_error_state(value: Any) -> bool:
+    return value is False or _begins_as_error(value) or 400 <= (_number(value) or 0) <= 599
 
 
-def _undeclared(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means if no pattern matches it: what its status says, or a number in its body."""
-    is_unmatched = operation.has_subject and service.not_found_pattern is not None
-    status = reading.stated_status if reading.is_2xx else reading.response.status
-    if status is None:
-        if services.INTERNAL_ERROR.search(reading.words(service)):
-            return meanings.IN_DOUBT
-        return meanings.UNMATCHED_ERROR if is_unmatched else meanings.STATED_ERROR
-    if reading.response.status == 503 and retry_after(reading.response) is not None:
-        # Some front ends send a page with this status after a timeout, when the upload may have been queued.
-        return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
-    meaning = meanings.of_status(status)
-    if meaning is meanings.MISSING and (reading.problem or is_unmatched):
-        return meanings.NO_SUCH_PATH
-    return meanings.MAYBE_MISSING if meaning is meanings.MISSING and not isinstance(reading.data, dict) else meaning
+def _begins_as_error(value: Any) -> bool:
+    return str(value).strip().lower().startswith(("error", "fail"))
 
 
-def _error_states(reading: Reading) -> list[str]:
-    states = (reading.fields.get(name) for name in services.ERROR_STATES)
-    return [state for state in states if isinstance(state, str) and _ERROR_STATE.match(state.strip().lower())]
+def _is_off(value: Any) -> bool:
+    return str(value).strip().lower() in ("false", "0", "0.0")
+
+
+def _is_error_code(value: Any) -> bool:
+    code = _number(value)
+    return code is not None and code not in (0, 1, *range(200, 300))
+
+
+def _says_something(value: Any) -> bool:
+    if isinstance(value, (dict, list)):
+        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
+    return value != 0 and str(value).strip().lower() not in _NOTHING
+
+
+_SIGNS: dict[tuple[str, ...], Callable[[Any], bool]] = {
+    services.ERROR_STATES: _is_error_state,
+    services.ERROR_FLAGS: _is_off,
+    services.ERROR_CODES: _is_error_code,
+}
+"""The fields of a JSON object that may report an error, and which of their values do: the table in docs/operate/responses.md."""
 
 
 def _number(value: Any) -> int | None:
@@ -208,12 +239,6 @@ def _number(value: Any) -> int | None:
         return int(value) if value.is_integer() else -1  # no success has such a code
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None
-
-
-def _says_nothing(value: Any) -> bool:
-    if isinstance(value, (dict, list)):
-        return all(map(_says_nothing, value.values() if isinstance(value, dict) else value))
-    return value == 0 or str(value).strip().lower() in _NOTHING
 
 
 def retry_after(response: Response) -> float | None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # this module must import fast, because Airflow loads the for
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
-OPERATION_KEYS = ("delete", "upload", "link")
-"""The keys of the operations. Extra ``success_when`` may have a condition for each of them."""
 KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
 """The names of the parameters of ``POST /authorize``, for each kind of login and password that a connection may have."""
 

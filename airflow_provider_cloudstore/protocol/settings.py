@@ -19,7 +19,6 @@ from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact
 from airflow_provider_cloudstore.protocol.services import (
     API_V2,
     EXTRAS,
-    OPERATION_KEYS,
     SERVICES,
     Extras,
     Service,
@@ -202,8 +201,11 @@ def _conditions(value: Any) -> dict[str, Condition]:
     """Return one condition for all operations, or a condition for each operation."""
     found = _from_json(value)
     given = found if isinstance(found, dict) else {"": value}
-    if unknown := given.keys() - {"", *OPERATION_KEYS}:
-        raise ValueError(f"must have only the keys {', '.join(OPERATION_KEYS)}, not {', '.join(map(repr, unknown))}")
+    from airflow_provider_cloudstore.protocol.operations import OPERATIONS  # which imports this module
+
+    keys = [operation.key for operation in OPERATIONS]
+    if unknown := given.keys() - {"", *keys}:
+        raise ValueError(f"must have only the keys {', '.join(keys)}, not {', '.join(map(repr, unknown))}")
     return {key: Condition.parse(text) for key, text in given.items()}
 
 
@@ -211,6 +213,8 @@ def _parameters(value: Any) -> dict[str, str]:
     value = _from_json(value)
     if not isinstance(value, dict) or not all(type(text) in (str, int) and name for name, text in value.items()):
         raise ValueError('must be a JSON object of texts, such as {"account_id": "158642"}')
+    if "access_token" in map(str.lower, value):
+        raise ValueError("must not contain access_token, which is the connection's password")
     return {name: str(text) for name, text in value.items()}
 
 

@@ -81,7 +81,10 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Resume after a deferred wait."""
-        return str(self._finish(context, available_file(event)))
+        file_id = available_file(event)
+        with self._open_hook() as hook:  # Airflow asks the process that ends the task for the link "File"
+            self._push_file_page(context, hook, file_id)
+        return file_id
 
     def _begin_wait(self) -> FileWait:
         from airflow_provider_cloudstore.protocol.waiting import FileWait

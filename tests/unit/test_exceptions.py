@@ -59,7 +59,7 @@ def test_an_error_survives_the_event_of_a_trigger_with_the_services_words() -> N
 def test_an_error_says_that_nothing_was_sent_only_where_that_is_certain() -> None:
     unsent = {kind for kind in KINDS if "; nothing was sent." in str(kind("x"))}
     assert unsent == {kind for kind in KINDS if not kind.sent}
-    assert unsent == {exceptions.ConfigurationError, exceptions.InvalidInputError, exceptions.ServiceUnreachableError}
+    assert unsent == {exceptions.InvalidInputError, exceptions.ServiceUnreachableError}
     assert str(exceptions.InvalidInputError("folder_id is empty")) == "folder_id is empty; nothing was sent."
 
 

@@ -70,7 +70,10 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
         ({"file": (200, "<html>Sign in</html>")}, "missing file: InvalidResponseError. If the response has the token"),
         ({"token": (200, {"ok": False, "error": "no"})}, "wrong token: ServiceError. Extra 'token_refused_pattern' must match"),
         ({"link": (200, {"ticket": LINK_TOKEN})}, "link: InvalidResponseError. If the response has the token"),
-        ({"link": (200, {"ok": False, "error": "on the way"})}, "link: ServiceError. The service reported this error itself."),
+        (
+            {"link": (200, {"ok": False, "error": "on the way"})},
+            "link: ServiceError. If this means that the file is not there",
+        ),
         ({"link": (200, {"token": LINK_TOKEN})}, "link: no URL to download from; extra 'download_url_path' says"),
     ],
 )

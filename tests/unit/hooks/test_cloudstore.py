@@ -132,7 +132,7 @@ def test_the_async_hook_masks_the_secrets_of_its_calls(emulator: Emulator, monke
             await hook.upload_from_url("ftp://127.0.0.1:9/f?sig=hunter2x")
             return (await hook.create_download_link("f1")).token
 
-    monkeypatch.setattr("airflow_provider_cloudstore.hooks.asynchronous.amask", amask)
+    monkeypatch.setattr("airflow_provider_cloudstore.hooks.cloudstore.amask", amask)
     store_file(emulator)
     assert {asyncio.run(use()), "hunter2x"} <= {*masked}
 

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import get_async_connection
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.exceptions import ConfigurationError
-from airflow_provider_cloudstore.hooks import asynchronous, connection
+from airflow_provider_cloudstore.hooks import cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import mask
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -70,7 +70,7 @@ def test_a_crowd_of_hooks_reads_the_connection_once_and_once_for_each_rotated_to
     monkeypatch.setattr(compat, "amask_secret", note)
     store_file(emulator)
     asyncio.run(run())
-    assert not asynchronous._shared
+    assert not cloudstore._shared
     assert len(reads) == 2
     assert [masked.count(token) for token in tokens] == [1, 1]
     warnings = [record.getMessage() for record in caplog.records if record.name == connection.__name__]

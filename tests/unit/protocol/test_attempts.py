@@ -62,7 +62,7 @@ def test_an_error_names_operation_subject_status_and_what_to_do() -> None:
         result_of(CreateDownloadLink(settings(), "f1"), response(404, {"response": "No such file"}))
     error = failed.value
     assert (error.operation, error.subject, error.status, error.sent, error.attempts) == ("download link", "f1", 404, True, 1)
-    assert str(error).startswith("download link 'f1': HTTP 404: No such file.\nCheck the id")
+    assert str(error).startswith("download link 'f1': HTTP 404: No such file.\nA queued file")
     assert error.__cause__ is None
     assert error.__context__ is None
 

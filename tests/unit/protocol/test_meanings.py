@@ -29,7 +29,7 @@ def judged(
     return asked.interpret(got, settings(**own), Attempts(4, count=1, in_doubt=in_doubt))
 
 
-NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED, meanings.PROXY_REFUSED)
+NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
 
 
 @pytest.mark.parametrize("meaning", [*NEVER_SENT, meanings.IN_DOUBT])
@@ -38,8 +38,7 @@ def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
         first = meaning.error_for(idempotent=operation.idempotent)
         later = meaning.error_for(idempotent=operation.idempotent, in_doubt=True)
         assert first.sent is (meaning is meanings.IN_DOUBT)
-        if meaning is not meanings.PROXY_REFUSED or not operation.idempotent:
-            assert later.sent
+        assert later.sent
 
 
 @pytest.mark.parametrize(
