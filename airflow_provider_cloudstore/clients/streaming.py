@@ -64,6 +64,10 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
                 continue
             file.seek(download.start_of_body(head, file.tell()))
             file.truncate()
-            while piece := download.accept(exchange.read(decoded=False), file.tell()):
+            while piece := exchange.read(decoded=False):
+                if isinstance(piece, TransportFailure):
+                    raise download.lost(piece)
                 file.write(piece)
+                download.sha256.update(piece)
+            download.check_end(file.tell())
             return

@@ -86,6 +86,7 @@ class Download:
 
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
     :ivar attempts: the attempts so far; redirects are not counted.
+    :ivar sha256: the hash of the bytes so far, which the caller updates.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
 
@@ -94,8 +95,8 @@ class Download:
         self.file_id = validate_text(file_id, "file_id")
         self.attempts = Attempts(settings.max_attempts)
         self._expected = validate_sha256(expected_sha256)
+        self.sha256 = hashlib.sha256()
         self._whole = _NO_RESPONSE  # the head of the response that the file began with
-        self._digest = hashlib.sha256()
 
     def url_of(self, link: DownloadLink) -> str:
         """Return the URL of a link.
@@ -144,7 +145,7 @@ class Download:
         :raises CloudStoreError: if the body is neither the file nor its rest; ``retried`` says whether to make another attempt.
         """
         if head.status == 200 and (self._expected or "transfer-encoding" in head.headers or _length(head) is not None):
-            self._whole, self._digest = head, hashlib.sha256()
+            self._whole, self.sha256 = head, hashlib.sha256()
             return 0
         total = _length(self._whole) or 0
         rest = {"etag": self._etag, "content-range": f"bytes {received}-{total - 1}/{total}"}
@@ -163,17 +164,13 @@ class Download:
             return self._error(meanings.of_status(head.status).error, reason, head)
         return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
 
-    def accept(self, piece: bytes | TransportFailure, received: int) -> bytes:
-        """Hash the next bytes of the body, and return them. An empty piece marks the end of the body.
+    def check_end(self, received: int) -> None:
+        """Check that no bytes are missing when a body has ended.
 
         :raises CloudStoreError: if bytes are missing.
         """
-        if not piece and _length(self._whole) not in (None, received):
-            piece = TransportFailure(meanings.IN_DOUBT, "the response ended early")
-        if isinstance(piece, TransportFailure):
-            raise self.lost(piece)
-        self._digest.update(piece)
-        return piece
+        if _length(self._whole) not in (None, received):
+            raise self.lost(TransportFailure(meanings.IN_DOUBT, "the response ended early"))
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
@@ -188,12 +185,13 @@ class Download:
         :raises ChecksumError: if the file's SHA-256 is not the expected SHA-256.
         :raises InvalidResponseError: if the host sent a web page or an error in place of the file, and no SHA-256 is expected.
         """
-        digest, secrets = self._digest.hexdigest(), (*self.settings.secrets, *secrets_of(link))
+        digest = self.sha256.hexdigest()
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {size:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
         with suppress(zlib.error):  # it is not compressed
             beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
+        secrets = (*self.settings.secrets, *secrets_of(link))
         reading = read(replace(self._whole, body=beginning), secrets)
         names = path, urlsplit(link.url_with_token or "").path  # a redirect's target says nothing
         if not self._expected and (what := _page_or_error(reading, names, self.settings)):

@@ -157,9 +157,7 @@ class Operation(Generic[T]):
         meaning = meaning_of(reading, self, settings.service, has_result=found is not None)
         if meaning is None:
             return self.result(found, reading)
-        done = None
-        if meaning is meanings.MISSING and isinstance(reading.data, dict):
-            done = self.result_of_missing(reading, in_doubt=attempts.in_doubt)
+        done = self.result_of_missing(reading, in_doubt=attempts.in_doubt) if meaning is meanings.MISSING else None
         return done or error_of_response(meaning, reading, self, settings, attempts)
 
     def not_found_pattern(self, service: Service) -> re.Pattern[str] | None:
@@ -212,8 +210,11 @@ class DeleteFolder(Operation[FolderDeletion]):
         return self._deletion(reading, existed=True)
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> FolderDeletion | None:
-        """Return a deletion if the caller ignores a missing folder, or if an earlier attempt may have deleted it."""
-        if not (self._ignore_missing or in_doubt):
+        """Return a deletion if the caller ignores a missing folder, or if an earlier attempt may have deleted it.
+
+        Only a JSON object counts: other text may be a front end's, and says nothing of a folder.
+        """
+        if not (self._ignore_missing or in_doubt) or not isinstance(reading.data, dict):
             return None
         return self._deletion(reading, existed=None if in_doubt else False)
 

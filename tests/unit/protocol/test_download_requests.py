@@ -38,20 +38,23 @@ def interrupted(**headers: str) -> Download:
     """A download of 10 bytes that broke after 5."""
     download = Download("f1", settings())
     assert download.start_of_body(head(200, content_length="10", **(headers or {"etag": ETAG})), 0) == 0
-    download.accept(b"01234", 0)
-    for failure in (b"", TransportFailure(meanings.IN_DOUBT, "connection reset")):
-        with pytest.raises(exceptions.TransientServiceError) as broken:
-            download.accept(failure, 5)
-        assert broken.value.retried
+    with pytest.raises(exceptions.TransientServiceError) as broken:
+        download.check_end(5)
+    assert broken.value.retried
+    assert download.lost(TransportFailure(meanings.IN_DOUBT, "connection reset")).retried
     return download
+
+
+def ended(download: Download, body: bytes, url: str = URL, target: str = "") -> DownloadedFile:
+    download.sha256.update(body)
+    download.check_end(len(body))
+    return download.result(link(url), target, len(body), body[:BEGINNING])
 
 
 def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> DownloadedFile:
     download = Download("f1", settings(), **more)
     download.start_of_body(head(200, content_length=str(len(body)), **headers), 0)
-    download.accept(body, 0)
-    download.accept(b"", len(body))
-    return download.result(link(url), target, len(body), body[:BEGINNING])
+    return ended(download, body, url, target)
 
 
 def test_a_download_resumes_by_a_strong_etag_alone() -> None:
@@ -80,8 +83,7 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
     assert changed.value.retried
     assert "Range" not in download.request(URL, 5).headers
     assert download.start_of_body(head(200, content_length="3"), 5) == 0
-    download.accept(b"new", 0)
-    assert download.result(link(), "", 3, b"new").sha256 == hashlib.sha256(b"new").hexdigest()
+    assert ended(download, b"new").bytes == 3
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
@@ -117,13 +119,11 @@ def test_a_body_of_unknown_length_needs_chunks_or_a_checksum() -> None:
     for expected, content in ((b"abc", b"ab"), (b"abc", b"abc")):
         download = Download("f1", settings(), expected_sha256=hashlib.sha256(expected).hexdigest().upper())
         download.start_of_body(head(200), 0)
-        download.accept(content, 0)
-        download.accept(b"", len(content))
         if content == expected:
-            assert download.result(link(), "", 3, content).bytes == 3
+            assert ended(download, content).bytes == 3
         else:
             with pytest.raises(exceptions.ChecksumError, match="2 bytes"):
-                download.result(link(), "", 2, content)
+                ended(download, content)
 
 
 @pytest.mark.parametrize(
