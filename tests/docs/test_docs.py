@@ -17,6 +17,7 @@ import requests
 from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
+from airflow_provider_cloudstore.protocol.services import EXTRAS
 from airflow_provider_cloudstore.protocol.settings import Settings, unknown_extras
 from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
@@ -48,9 +49,17 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
     assert not [name for name in named if f"def {name}(" not in tests]
 
 
-def test_every_extra_is_documented_and_no_other() -> None:
+def test_every_extra_is_documented_with_its_help_and_default_and_no_other() -> None:
     page = (DOCS / "operate" / "connection.md").read_text()
-    assert sorted(re.findall(r"^- `(\w+)`: ", page, re.MULTILINE)) == sorted(connection_form())
+    table = page.partition("| extra | meaning | default |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [re.split(r" (?<!\\)\| ", line.strip("| ").replace("`", "")) for line in table.splitlines()]
+    told = {name: (meaning.replace("\\|", "|"), default) for name, meaning, default in rows}
+    assert sorted(told) == sorted(connection_form())
+    for name, extra in EXTRAS.items():
+        meaning, default = told[name]
+        assert meaning.startswith(extra.help), name
+        if isinstance(extra.default, (int, float)):
+            assert default == str(extra.default).lower(), name
 
 
 def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
