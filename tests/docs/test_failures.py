@@ -1,8 +1,9 @@
-"""The page on retries: its story is real, and its table of unknown uploads is complete."""
+"""The pages on responses and retries: their stories are real, and the table of unknown uploads is complete."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import ssl
 from typing import Any
@@ -11,14 +12,29 @@ import pytest
 
 from airflow_provider_cloudstore.clients.reasons import may_have_been_sent
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.exceptions import OutcomeUnknownError
+from airflow_provider_cloudstore.exceptions import NotFoundError, OutcomeUnknownError, ServiceError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from tests.doc_blocks import ROOT, blocks
 from tests.support import connected
 
-RETRIES = ROOT / "docs" / "operate" / "retries.md"
+RESPONSES, RETRIES = (ROOT / "docs" / "operate" / name for name in ("responses.md", "retries.md"))
+
+
+def test_the_story_of_a_response_is_how_it_is_read() -> None:
+    (asked,), (answer, extra) = blocks(RESPONSES, "text"), blocks(RESPONSES, "json")
+    got = Response(200, {}, answer.code.encode(), 0.0, 0.0)
+    for extras, kind in (({}, ServiceError), (json.loads(extra.code), NotFoundError)):
+        settings = connected(extras, "https://files.example.com", "TOKEN")
+        link = CreateDownloadLink(settings, "f123")
+        sent = link.request(settings)
+        parts = re.split("[ ?&]", f"{sent.method} {sent.url.removeprefix(settings.base_url)}")
+        assert sorted(parts) == sorted(re.split("[ ?&]", asked.code.strip()))
+        error = link.interpret(got, settings)
+        assert type(error) is kind
+        assert isinstance(error, ServiceError | NotFoundError)
+        assert error.message == json.loads(answer.code)["response"]
 
 
 def test_the_story_of_a_failed_upload_is_what_the_emulator_causes(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +102,7 @@ def test_the_page_tells_why_an_upload_is_unknown_after_an_answer(answer: dict[st
         ConnectionResetError(),
         BrokenPipeError(),
         tls_error(),
-        http.client.RemoteDisconnected(),
+        http.client.RemoteDisconnected(""),
         http.client.IncompleteRead(b""),
         http.client.BadStatusLine(""),
         OSError(),
