@@ -216,32 +216,83 @@ def errors_page() -> str:
     return "\n\n".join(["# Errors", GENERATED, intro, table(head, rows)])
 
 
+HOOKS_INTRO = """\
+Use a hook in your own task. This one uploads a file and returns its id:
+
+```python
+from airflow.sdk import task
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
+
+
+@task
+def upload_report(url: str) -> str:
+    with CloudStoreHook("cloudstore_default") as hook:
+        upload = hook.upload_from_url(url)
+    return upload.file_id
+```
+
+A hook takes the id of a connection; `cloudstore_default` is the default. Its methods return [results](results.md) and raise \
+[errors](errors.md). A result is a dataclass. From a task, return one of its fields, or `upload.to_dict()`."""
+HOOKS_TWIN = """\
+This task, a coroutine, queues many uploads side by side. Airflow runs coroutines as tasks from 3.2 on.
+
+```python
+import asyncio
+
+from airflow.sdk import task
+from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
+
+
+@task
+async def upload_reports(urls: list[str]) -> list[str]:
+    async with CloudStoreAsyncHook() as hook:
+        uploads = await asyncio.gather(*map(hook.upload_from_url, urls))
+    return [upload.file_id for upload in uploads]
+```
+
+It has the same methods as coroutines, except `download`, `get_conn` and `test_connection`. It needs `async with`. \
+Before Airflow 3.2, call `asyncio.run` in an ordinary task."""
+
+
 def hooks_page() -> str:
     """The page of the hooks, and of the functions that are public."""
     methods = [getattr(CloudStoreHook, name) for name in HOOK_METHODS]
-    intro = (
-        "Use the hooks in your own tasks. They return [results](results.md) and raise [errors](errors.md). From a `@task`, "
-        "return `result.to_dict()`, or a field such as `result.file_id`. A hook takes `cloudstore_conn_id`. "
-        "There are [examples](../guides/any-other-call.md) of both hooks. `parameters` adds form fields (GET: query fields). "
-        "`idempotent=True` allows a POST to be repeated."
-    )
-    twin = (
-        "## CloudStoreAsyncHook\n\nIt has the methods above as coroutines, except `download`, `get_conn` and `test_connection`. "
-        "Use it with `async with`."
-    )
     others = [diagnose, read_receipts, write_failed]
     return "\n\n".join(
         [
             "# Hooks and functions",
             GENERATED,
-            intro,
-            "## CloudStoreHook\n\nFrom `airflow_provider_cloudstore.hooks.cloudstore`.",
-            table(("method", "what it does"), map(callable_row, methods)),
-            twin,
-            "## Doctor and receipts",
+            HOOKS_INTRO,
+            "## Which methods does CloudStoreHook have?",
+            table(("method", "what it does", "returns"), map(method_row, methods)),
+            "## What do their parameters mean?",
+            table(("parameter", "of", "meaning"), meanings_of(methods)),
+            "## How do you use CloudStoreAsyncHook?",
+            HOOKS_TWIN,
+            "## Which functions are there beside the hooks?",
+            "Import them from the modules `doctor` and `receipts` of `airflow_provider_cloudstore`.",
             table(("name", "what it does"), map(callable_row, others)),
         ]
     )
+
+
+def method_row(method: Any) -> tuple[str, ...]:
+    """The row of a method of the hook."""
+    returned = str(inspect.signature(method).return_annotation)
+    if returned in [kind.__name__ for kind in RESULTS]:
+        return (*callable_row(method), f"[`{returned}`](results.md)")
+    return (*callable_row(method), fields_of(method).get("returns", f"`{returned}`"))
+
+
+def meanings_of(methods: list[Any]) -> Iterator[tuple[str, ...]]:
+    """A row for each parameter of methods; methods in which it has the same meaning share the row."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for method in methods:
+        for name, meaning in fields_of(method).items():
+            if name.startswith("param "):
+                users.setdefault((name.removeprefix("param "), meaning), []).append(f"`{method.__name__}`")
+    for (name, meaning), names in users.items():
+        yield f"`{name}`", ", ".join(names), meaning
 
 
 def callable_row(documented: Any) -> tuple[str, ...]:
