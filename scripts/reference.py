@@ -133,7 +133,7 @@ def default_of(parameter: inspect.Parameter) -> str:
 
 def operator_section(kind: Any) -> str:
     """What users need to know of an operator or the sensor."""
-    waits = " It takes [the parameters of a wait](#parameters-of-a-wait), too." if issubclass(kind, WaitingOperator) else ""
+    waits = " It also takes [wait parameters](#parameters-of-a-wait)." if issubclass(kind, WaitingOperator) else ""
     fields = f"Template fields: {', '.join(f'`{name}`' for name in kind.template_fields)}."
     return "\n\n".join([f"## {kind.__name__}", text_of(kind) + waits, parameter_table(kind), fields, "\n".join(outputs(kind))])
 
@@ -152,7 +152,7 @@ def outputs(kind: Any) -> Iterator[str]:
     if key not in ("", "return_value"):
         yield f"- XCom `{key}`: {link}."
     if any(isinstance(one, FileLink) for one in getattr(kind, "operator_extra_links", ())):
-        yield f"- XCom `{XCOM_FILE_PAGE}`, with extra `file_page_url`."
+        yield f"- XCom `{XCOM_FILE_PAGE}`."
 
 
 def operators_page() -> str:
@@ -161,7 +161,8 @@ def operators_page() -> str:
     intro = (
         "Import operators from `airflow_provider_cloudstore.operators.cloudstore`, the sensor from "
         "`airflow_provider_cloudstore.sensors.cloudstore`. Each also takes `cloudstore_conn_id` (default `cloudstore_default`, "
-        "templated) and the arguments of Airflow's own base class, and can be mapped."
+        "templated) and the arguments of Airflow's own base class, and can be mapped. The XCom `file_page` needs extra "
+        "`file_page_url`."
     )
     wait = ["## Parameters of a wait", parameter_table(WaitingOperator)]
     return "\n\n".join(["# Operators and sensor", GENERATED, intro, *map(operator_section, kinds), *wait])
@@ -172,7 +173,7 @@ def results_page() -> str:
     intro = (
         "Import them from `airflow_provider_cloudstore.results`. A method of a hook returns a dataclass, in which times are "
         "`DateTime`. Its `to_dict()` is what the operator stores: there, times are ISO 8601 text in UTC. `Json` is any value "
-        "that JSON has."
+        "that JSON has. The guide on [batches](../guides/many-uploads.md) explains the last two."
     )
     return "\n\n".join(["# Results and XComs", GENERATED, intro, *map(result_section, RESULTS), *batch_sections()])
 
@@ -189,8 +190,7 @@ def batch_sections() -> Iterator[str]:
     """The XCom of a batch, whose keys ``many-uploads.md`` explains."""
     for kind in (results.BatchXCom, results.BatchFailure):
         rows = ((f"`{name}`", type_of(annotation_of(kind, name))) for name in kind.__annotations__)
-        about = f"{text_of(kind)} See [batches](../guides/many-uploads.md#what-happens-to-each-url)."
-        yield "\n\n".join([f"## {kind.__name__}", about, table(("key", "type"), rows)])
+        yield "\n\n".join([f"## {kind.__name__}", text_of(kind), table(("key", "type"), rows)])
 
 
 def annotation_of(kind: type, name: str) -> str:
@@ -250,8 +250,8 @@ async def upload_reports(urls: list[str]) -> list[str]:
     return [upload.file_id for upload in uploads]
 ```
 
-It has the same methods as coroutines, except `download`, `get_conn` and `test_connection`. It needs `async with`. \
-Before Airflow 3.2, call `asyncio.run` in an ordinary task."""
+It has the same methods, except `download`, `get_conn` and `test_connection`. It needs `async with`. Before Airflow 3.2, call \
+`asyncio.run` in an ordinary task."""
 
 
 def hooks_page() -> str:
@@ -280,7 +280,7 @@ def method_row(method: Any) -> tuple[str, ...]:
     """The row of a method of the hook."""
     returned = str(inspect.signature(method).return_annotation)
     if returned in [kind.__name__ for kind in RESULTS]:
-        return (*callable_row(method), f"[`{returned}`](results.md)")
+        return (*callable_row(method), f"`{returned}`")
     return (*callable_row(method), fields_of(method).get("returns", f"`{returned}`"))
 
 
