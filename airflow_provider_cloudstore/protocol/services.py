@@ -89,8 +89,7 @@ class Service:
         IN_DOCUMENT,
         "choice",
         "Token in",
-        "Where the token is sent: header; parameter (a POST's form, a GET's query); or document (a POST's header, a GET's "
-        "query), as in the API document.",
+        "Where the token is sent: header, parameter (form or query), or document (a POST's header, a GET's query).",
         TOKEN_PLACES,
     )
     parameters: Mapping[str, str] = declare(
@@ -108,8 +107,8 @@ class Service:
         {},
         "conditions",
         "Success when",
-        "A condition that is true of successes only: path=value (equal), path (present, not empty) or !path (absent or empty), "
-        "joined with & and |. Per call: a JSON object with the keys delete, upload and link.",
+        "A 2xx response is a success if this is true: path=value (equal), path (present, not empty) or !path (absent or empty). "
+        "Join conditions with & (and) and | (or). For one call each: a JSON object with the keys delete, upload and link.",
     )
     message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the message in an error.")
     file_id_path: Paths = declare(

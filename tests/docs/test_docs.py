@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,13 +11,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
 from airflow_provider_cloudstore.emulator.faults import Kind
+from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
+from airflow_provider_cloudstore.protocol.services import EXTRAS
 from airflow_provider_cloudstore.protocol.settings import Settings, unknown_extras
 from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
@@ -28,6 +32,7 @@ PACKAGE = ROOT / "airflow_provider_cloudstore"
 DOCS = ROOT / "docs"
 PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
 NAMING_PATHS = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *(DOCS / "project").glob("*.md")]
+SOURCE = "https://example.com/report.csv"
 CHOICES = {name: getattr(operators, name) for name in operators.__all__} | {"FileAvailableSensor": FileAvailableSensor}
 
 
@@ -48,9 +53,28 @@ def test_every_test_that_the_guarantees_name_exists() -> None:
     assert not [name for name in named if f"def {name}(" not in tests]
 
 
-def test_every_extra_is_documented_and_no_other() -> None:
+def test_every_extra_is_documented_with_its_help_and_default_and_no_other() -> None:
     page = (DOCS / "operate" / "connection.md").read_text()
-    assert sorted(re.findall(r"^- `(\w+)`: ", page, re.MULTILINE)) == sorted(connection_form())
+    table = page.partition("| extra | meaning | default |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [re.split(r" (?<!\\)\| ", line.strip("| ").replace("`", "")) for line in table.splitlines()]
+    told = {name: (meaning.replace("\\|", "|"), default) for name, meaning, default in rows}
+    assert sorted(told) == sorted(connection_form())
+    for name, extra in EXTRAS.items():
+        meaning, default = told[name]
+        assert meaning.startswith(extra.help), name
+        if isinstance(extra.default, (int, float)):
+            assert default == str(extra.default).lower(), name
+
+
+def test_the_hooks_of_the_reference_upload_what_the_page_says(emulator: Emulator) -> None:
+    names: dict[str, Any] = {}
+    for block in ("hooks.md-0", "hooks.md-1"):
+        exec(for_this_airflow(code_of(block)), names)
+    found = [
+        names["upload_report"].function(SOURCE),
+        *asyncio.run(names["upload_reports"].function([f"{SOURCE}1", f"{SOURCE}2"])),
+    ]
+    assert sorted(found) == sorted(file["file_id"] for file in emulator.state()["files"])
 
 
 def test_every_fault_of_the_emulator_is_documented_and_no_other() -> None:
