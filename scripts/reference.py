@@ -246,8 +246,8 @@ async def upload_reports(urls: list[str]) -> list[str]:
     return [upload.file_id for upload in uploads]
 ```
 
-The hook needs `async with`. It has the same methods, except `download`, `get_conn` and `test_connection`. Before Airflow 3.2, \
-call `asyncio.run` in an ordinary task."""
+The hook needs `async with`, and sends at most 32 requests at a time. It has the same methods, except `download`, `get_conn` and \
+`test_connection`. Before Airflow 3.2, call `asyncio.run` in an ordinary task."""
 
 
 def hooks_page() -> str:
@@ -261,8 +261,8 @@ def hooks_page() -> str:
             HOOKS_INTRO,
             "## Which methods does CloudStoreHook have?",
             table(("method", "what it does", "returns"), map(method_row, methods)),
-            "## What do their parameters mean?",
-            table(("parameter", "of", "meaning"), meanings_of(methods)),
+            "`request` takes these; the parameters of the other methods are those of the [operators](operators.md):",
+            table(("parameter of `request`", "meaning"), meanings_of(CloudStoreHook.request)),
             "## How do you use CloudStoreAsyncHook?",
             HOOKS_TWIN,
             "## Which functions are there beside the hooks?",
@@ -280,15 +280,11 @@ def method_row(method: Any) -> tuple[str, ...]:
     return (*callable_row(method), fields_of(method).get("returns", f"`{returned}`"))
 
 
-def meanings_of(methods: list[Any]) -> Iterator[tuple[str, ...]]:
-    """A row for each parameter of methods; methods in which it has the same meaning share the row."""
-    users: dict[tuple[str, str], list[str]] = {}
-    for method in methods:
-        for name, meaning in fields_of(method).items():
-            if name.startswith("param "):
-                users.setdefault((name.removeprefix("param "), meaning), []).append(f"`{method.__name__}`")
-    for (name, meaning), names in users.items():
-        yield f"`{name}`", ", ".join(names), meaning
+def meanings_of(method: Any) -> Iterator[tuple[str, str]]:
+    """A row for each parameter of a method."""
+    for name, meaning in fields_of(method).items():
+        if name.startswith("param "):
+            yield f"`{name.removeprefix('param ')}`", meaning
 
 
 def callable_row(documented: Any) -> tuple[str, ...]:

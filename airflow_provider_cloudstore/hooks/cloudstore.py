@@ -154,7 +154,7 @@ class CloudStoreHook(BaseHook):
         those of the other methods. Messages show the values of the parameters, except for credentials.
 
         :param method: ``GET`` or ``POST``.
-        :param path: segments of letters, digits, ``_`` and ``-``.
+        :param path: the path below ``api_path``: segments of letters, digits, ``_`` and ``-``.
         :param parameters: a string or an integer by name.
         :param idempotent: resend a POST whose outcome is unknown, which may carry it out twice; a GET is always resent.
         :returns: the parsed JSON body, or its text if it is not JSON; None if it is empty. Credentials in it are ``***``.

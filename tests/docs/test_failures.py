@@ -75,7 +75,7 @@ UNKNOWN: dict[str, dict[str, Any]] = {
 
 def words_of_unknown_uploads() -> list[str]:
     """For each row of the table a pattern of first lines."""
-    table = RETRIES.read_text().partition("| the first line says |")[2].partition("\n\n")[0]
+    table = RETRIES.read_text().partition("| first line |")[2].partition("\n\n")[0]
     cells = [line.split(" | ")[0] for line in table.splitlines()[2:]]
     return [re.escape(words).replace(re.escape("..."), ".*") for cell in cells for words in re.findall(r"`(.+?)`", cell)]
 

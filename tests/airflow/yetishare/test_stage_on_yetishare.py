@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.doc_blocks import ROOT, blocks, code_of, commands, for_this_airflow
+from tests.doc_blocks import ROOT, blocks, commands, for_this_airflow
 from tests.real_airflow import RealAirflow
 
 pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "guides" / "stage-and-clean-up.md"
 DAG = "stage_on_yetishare"
+DAG_FILE = PAGE.with_name(f"{DAG}.py")
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def empty() -> Iterator[Emulator]:
 def airflow(emulator: Emulator, tmp_path: Path) -> Iterator[RealAirflow]:
     dags = tmp_path / "dags"
     dags.mkdir()
-    code = code_of("stage-and-clean-up.md-1").replace("poke_interval=60, timeout=3600", "poke_interval=2, timeout=20")
+    code = DAG_FILE.read_text().replace("poke_interval=60, timeout=3600", "poke_interval=2, timeout=20")
     (dags / f"{DAG}.py").write_text(for_this_airflow(code))
     with RealAirflow(tmp_path / "home", dags) as running:
         running.store({"cloudstore_default": json.loads(emulator.connection)}, {})

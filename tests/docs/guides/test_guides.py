@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES, BaseOperator
+from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator
 from tests.dag_runs import run_dag, succeed
-from tests.doc_blocks import code_of, dag_of, for_this_airflow
-from tests.real_airflow import AIRFLOW_2
+from tests.doc_blocks import ROOT, code_of, dag_of, for_this_airflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 
@@ -73,16 +72,6 @@ def test_any_other_call(emulator: Emulator) -> None:
     assert emulator.call(lambda service: service.store.files["f1"].name) == "new.csv"
 
 
-def test_many_calls_in_one_task(emulator: Emulator) -> None:
-    if AIRFLOW_2 or not hasattr(BaseOperator, "is_async"):
-        pytest.skip("this Airflow runs no coroutines as tasks: since 3.2")
-    for number in range(10):
-        emulator.put_file(b"x", f"f{number}", f"folder-{number % 5}")
-    call = 'count_files([f"folder-{number}" for number in range(5)])\n'
-    code = code_of("any-other-call.md-1") + FRAME + textwrap.indent(call, "    ")
-    assert succeed(dag_of("any-other-call.md-1", code)).values["count_files"] == 10
-
-
 def test_the_policy_of_the_page_is_that_of_a_task() -> None:
     if not HAS_RETRY_POLICIES:
         pytest.skip("this Airflow has no retry policies: they came with 3.3")
@@ -90,24 +79,6 @@ def test_the_policy_of_the_page_is_that_of_a_task() -> None:
     exec(code_of("retries.md-0"), names)
     task = DeleteFolderOperator(task_id="delete", folder_id="f1", **names["default_args"])
     assert type(task.retry_policy).__name__ == "CloudStoreRetryPolicy"
-
-
-def test_what_is_shown_is_deleted_once_it_is_approved(emulator: Emulator) -> None:
-    pytest.importorskip("airflow.providers.standard.operators.hitl", reason="ApprovalOperator needs Airflow 3.1")
-    for folder_id in ("exports-2025", "logs-2025", "kept"):
-        emulator.make_folder(folder_id)
-    dag = dag_of("approve-a-deletion.md-0")
-    dag.test(run_conf={"folder_ids": ["exports-2025", "logs-2025"]}, mark_success_pattern="approve$")  # a click on Approve
-    assert {"exports-2025", "logs-2025"}.isdisjoint(emulator.state()["folders"])
-    assert "kept" in emulator.state()["folders"]
-    assert dag.get_task("delete").upstream_task_ids == {"approved"}
-    approve = dag.get_task("approve")
-    assert approve.downstream_task_ids == {"approved"}
-    approve.render_template_fields({"params": {"folder_ids": ['a"\n\n# Nothing else\n\n```', "b  \u202e<script>"]}})
-    assert approve.subject == "Permanently delete 2 folders?"
-    lines = approve.body.split("\n")[1:]
-    assert len(lines) == 2  # no id can hide another
-    assert all(line.startswith('    "') and line.isascii() and line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +121,8 @@ def test_so_does_a_run_on_a_yetishare_site(emulator: Emulator, refused: str, tas
         emulator.fault("status", status=400, operation=refused, times=0)
     emulator.put_file(b"of another run", "other", "theirs")
     urls = [emulator.serve(b"x" * number, f"{number}.csv") for number in (1, 10, 100)]
-    run = run_dag(dag_of("stage-and-clean-up.md-1"), {"source_urls": urls})
+    file = ROOT / "docs" / "guides" / "stage_on_yetishare.py"
+    run = run_dag(dag_of(file.stem, file.read_text()), {"source_urls": urls})
     assert (run.state, run.tasks) == ("failed" if refused else "success", run.tasks | tasks), str(run)
     assert run.values["use"] == (111 if tasks.get("use") == "success" else None)
     state = emulator.state()
