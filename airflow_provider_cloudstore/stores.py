@@ -19,18 +19,18 @@ from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
 _LOCAL = ("", "file", "local")
 # Here, an uploaded file appears when it is complete, and a folder is a name prefix that needs no creation.
-_OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
-_PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
+OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # fsync, by a mounted share
 
 
-def _protocol(path: Any) -> str:
+def protocol_of(path: Any) -> str:
+    """Return the scheme of an ``ObjectStoragePath``; empty for a ``pathlib.Path``."""
     return getattr(path, "protocol", "")
 
 
 def is_local(path: Any) -> bool:
     """Return whether a ``pathlib.Path`` or an ``ObjectStoragePath`` is on this machine."""
-    return _protocol(path) in _LOCAL
+    return protocol_of(path) in _LOCAL
 
 
 def filesystem(path: Any) -> tuple[Any, str]:
@@ -94,14 +94,6 @@ def validate_target(path: Any) -> None:
         raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/')")
 
 
-def permanent_problem(path: Any, error: Exception) -> str:
-    """Return why no retry fixes an error of a path's store, such as a read-only local folder; empty if a retry may help."""
-    if is_local(path) and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
-        return error.strerror or type(error).__name__
-    is_missing = isinstance(error, FileNotFoundError) and _protocol(path) in _OBJECT_STORES
-    return "its bucket or container does not exist" if is_missing else ""
-
-
 @contextmanager
 def atomic_write(path: Any) -> Iterator[BinaryIO]:
     """Open a local file that becomes the file at a path if the block ends without an error; else the path stays unchanged.
@@ -148,9 +140,9 @@ def _sync(descriptor: int) -> None:
 
 def _upload(source: str, path: Any) -> None:
     """Upload a complete file: in an object store, it appears when it is complete; elsewhere, a part is renamed."""
-    if _protocol(path) in _OBJECT_STORES:
+    if protocol_of(path) in OBJECT_STORES:
         # By default, s3fs holds ten blocks of 50 MiB in memory, twice.
-        options = {"max_concurrency": 1} if _protocol(path) in ("s3", "s3a") else {}
+        options = {"max_concurrency": 1} if protocol_of(path) in ("s3", "s3a") else {}
         path.fs.put_file(source, path.path, **options)
         return
     part = _part_of(path.path)

@@ -6,6 +6,7 @@ A part's name consists of batch, try, number and process, so batches can share a
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 PART_SIZE = 1024 * 1024
 """Bytes after which the next part begins."""
 _PART = re.compile(r"part-(?P<batch>[0-9a-f]{12})-\d{4}-\d{8}-[0-9a-f]+\.jsonl")
+_PERMANENT_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG)
 _NEW_RUN = "start a new DAG run, which sends every URL"
 
 
@@ -57,6 +59,14 @@ class Try:
     def batch(self) -> str:
         """A short id of the batch for file names."""
         return hashlib.blake2b("\0".join(self.scope).encode(), digest_size=6).hexdigest()
+
+
+def _permanent_problem(path: Any, error: Exception) -> str:
+    """Return why no retry fixes an error of a path's store, such as a read-only local folder; empty if a retry may help."""
+    if stores.is_local(path) and isinstance(error, OSError) and error.errno in _PERMANENT_ERRORS:
+        return error.strerror or type(error).__name__
+    is_missing = isinstance(error, FileNotFoundError) and stores.protocol_of(path) in stores.OBJECT_STORES
+    return "its bucket or container does not exist" if is_missing else ""
 
 
 def _unusable(what: str, advice: str) -> BatchFailedError:
@@ -90,7 +100,7 @@ class Folder:
             with stores.atomic_write(self._path / name) as file:
                 file.write(content)
         except Exception as error:
-            reason = error.reason if isinstance(error, InvalidInputError) else stores.permanent_problem(self._path, error)
+            reason = error.reason if isinstance(error, InvalidInputError) else _permanent_problem(self._path, error)
             if not reason:
                 raise
             advice = "Fix that and clear the task, which then resumes. If nothing was sent yet, start a new DAG run."

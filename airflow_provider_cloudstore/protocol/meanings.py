@@ -6,7 +6,7 @@ which error a call ends with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_cloudstore import exceptions
 
@@ -102,13 +102,11 @@ ERROR_WITH_ID = Meaning(
 # Errors of the service.
 LIMITED = Meaning(exceptions.RateLimitError)
 TOKEN_REFUSED = Meaning(exceptions.AuthenticationError, says="{}: the service refused the access token", names_address=True)
-TOKEN_ENDED = Meaning(
-    exceptions.AuthenticationError,
-    says="{}: the service refused the access token",
+TOKEN_ENDED = replace(
+    TOKEN_REFUSED,
     advice="Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these "
     "tasks side by side, for example with an Airflow pool.",
     wait="tolerates",
-    names_address=True,
 )
 """The service refused a token from ``POST /authorize``."""
 FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
@@ -125,7 +123,7 @@ REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_RE
 
 # Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
-UNMATCHED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error", wait="tolerates")
+UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
 """An error that does not match the connection's ``not_found_pattern``."""
 NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""

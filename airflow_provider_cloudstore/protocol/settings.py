@@ -48,7 +48,7 @@ class Settings(Extras):
     base_url: str
     access_token: Secret
     """The access token; empty only in the request for a token."""
-    service: Service = SERVICES["api-v2"]
+    service: Service = SERVICES[API_V2]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
     conn_id: str = ""
@@ -63,7 +63,8 @@ class Settings(Extras):
 
         :raises ConfigurationError: if a field is invalid, or an extra is a misspelling of ``protected_folder_ids``.
         """
-        for name in unknown_extras(extra):
+        unknown = sorted(extra.keys() - EXTRAS.keys())
+        for name in unknown:
             if get_close_matches(name.lower(), ["protected_folder_ids"]):
                 raise ConfigurationError(
                     f"extra '{name}' of the connection is unknown, and resembles 'protected_folder_ids'",
@@ -77,9 +78,7 @@ class Settings(Extras):
             raise ConfigurationError("the connection has no password", advice=_NO_PASSWORD)
         keys = (Secret(connection.login), Secret(password)) if service.authorize and connection.login else ()
         access_token = Secret("") if keys else _access_token(password)
-        warnings = tuple(
-            f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown_extras(extra)
-        )
+        warnings = tuple(f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown)
         return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, warnings=warnings, **read)
 
     def authorized(self, access_token: Secret, account_id: str) -> Self:
@@ -267,11 +266,6 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "pattern": _pattern,
 }
 """The parser of each kind of extra, which takes the value and what the extra accepts, and raises a ``ValueError``."""
-
-
-def unknown_extras(extra: Mapping[str, Any]) -> list[str]:
-    """Return the names of the extras that have no effect."""
-    return sorted(extra.keys() - EXTRAS.keys())
 
 
 def _service(extra: Mapping[str, Any]) -> Service:

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.protocol.services import EXTRAS
-from airflow_provider_cloudstore.protocol.settings import Settings, unknown_extras
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import ON_AIRFLOW_2, PYTHON, ROOT, blocks, code_of, commands, example, for_this_airflow
@@ -117,8 +117,9 @@ def connection_in(export: str) -> Settings:
     (assignment,) = shlex.split(export, comments=True)[1:]
     connection = json.loads(assignment.partition("=")[2])
     extra = connection.get("extra", {})
-    assert not unknown_extras(extra)
-    return connected(extra, connection["host"], connection["password"])
+    settings = connected(extra, connection["host"], connection["password"])
+    assert not settings.warnings
+    return settings
 
 
 def test_the_emulator_takes_the_documented_flags_and_stops_with_ctrl_c() -> None:
