@@ -45,8 +45,8 @@ class CloudStoreError(AirflowException):
     :param attempts: how many requests the call had sent.
     :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
     :param message: the service's message, without secrets; empty if the response had no message or was a web page.
-    :param advice: what to do; by default, what the error's class says.
-    :param wait: what a wait for a file does after the error; by default, what the error's class says, or else ``ends``.
+    :param advice: what to do; by default, :attr:`default_advice`.
+    :param wait: what a wait for a file does after the error; by default, :attr:`default_wait`.
     """
 
     permanent: ClassVar[bool] = False
@@ -57,6 +57,10 @@ class CloudStoreError(AirflowException):
     """Whether the operation may have been carried out in spite of the error."""
     retried: ClassVar[bool] = False
     """Whether the call itself makes another attempt, as long as it has attempts and time left."""
+    default_advice: ClassVar[str] = ""
+    """What to do about an error that has no advice of its own."""
+    default_wait: ClassVar[Wait] = "ends"
+    """What a wait for a file does after an error that does not say it itself."""
 
     reason: str
     _: KW_ONLY
@@ -70,8 +74,8 @@ class CloudStoreError(AirflowException):
     wait: Wait | None = None
 
     def __post_init__(self) -> None:
-        self.advice = self.advice or type(self).advice
-        self.wait = self.wait or type(self).wait or "ends"
+        self.advice = self.advice or self.default_advice
+        self.wait = self.wait or self.default_wait
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(getattr(self, part)))
         super().__init__(self.reason)  # pickle and copy recreate an error from this argument, then set its fields
@@ -121,16 +125,18 @@ class ServiceUnreachableError(CloudStoreError):
 
     sent = False
     retried = True
-    wait = "goes on"
-    advice = "Check the host and port, and that this machine can reach them (firewall, proxy)."
+    default_wait = "goes on"
+    default_advice = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
 class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks to try later. The request had no effect."""
 
     retried = True
-    wait = "goes on"
-    advice = "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
+    default_wait = "goes on"
+    default_advice = (
+        "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
+    )
 
 
 class TransientServiceError(CloudStoreError):
@@ -138,8 +144,8 @@ class TransientServiceError(CloudStoreError):
 
     may_have_effect = True
     retried = True
-    wait = "goes on"
-    advice = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
+    default_wait = "goes on"
+    default_advice = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
 class OutcomeUnknownError(PermanentError):
@@ -151,8 +157,8 @@ class OutcomeUnknownError(PermanentError):
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    wait = "goes on"
-    advice = (
+    default_wait = "goes on"
+    default_advice = (
         "If the response is a success, set extra 'success_when'; if the service refused the token, set extra "
         "'token_refused_pattern'."
     )
@@ -161,34 +167,36 @@ class ServiceError(CloudStoreError):
 class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
 
-    wait = "tolerates"
-    advice = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
+    default_wait = "tolerates"
+    default_advice = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
 class RequestRejectedError(CloudStoreError):
     """HTTP 4xx, where it is unknown whether the same request would be rejected again. Airflow's retries apply."""
 
-    wait: Wait | None = "tolerates"
-    advice = "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
+    default_wait: ClassVar[Wait] = "tolerates"
+    default_advice = (
+        "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
+    )
 
 
 class PermissionDeniedError(RequestRejectedError):
     """HTTP 403. Airflow's retries apply, because the response may come from a front end."""
 
-    advice = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
+    default_advice = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
 class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
-    wait = "goes on"
-    advice = f"Check the id, and {BASE_URL_ADVICE}"
+    default_wait = "goes on"
+    default_advice = f"Check the id, and {BASE_URL_ADVICE}"
 
 
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
-    advice = f"The same request would be rejected again. Check {BASE_URL_ADVICE}"
+    default_advice = f"The same request would be rejected again. Check {BASE_URL_ADVICE}"
 
 
 class AuthenticationError(RequestRejectedError):
@@ -197,8 +205,8 @@ class AuthenticationError(RequestRejectedError):
     Airflow's retries apply, because a rotation may be under way.
     """
 
-    wait = "ends"
-    advice = (
+    default_wait = "ends"
+    default_advice = (
         "Set the connection's password to a valid access token. It was read once more, and no newer token works; Airflow's "
         "retries read it again."
     )
@@ -213,28 +221,30 @@ class LinkRejectedError(RequestRejectedError):
 class ChecksumError(PermanentError):
     """A downloaded file does not have the expected SHA-256. The target was not changed."""
 
-    advice = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
+    default_advice = "The target was not changed. Check expected_sha256, and whether the file was replaced in the service."
 
 
 class FileWaitTimeoutError(PermanentError, AirflowSensorTimeout):
     """The file did not become available in time. Airflow does not retry a wait that timed out."""
 
-    advice = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
+    default_advice = "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."
 
 
 class BatchInterruptedError(CloudStoreError):
     """A batch ended early: the service or the store of the receipts failed, or the task was terminated. A retry resumes it."""
 
-    advice = "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
+    default_advice = (
+        "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."
+    )
 
 
 class BatchSupersededError(BatchInterruptedError):
     """A newer try of the same batch took over, so this one stopped sending."""
 
-    advice = "Another try of this task has taken over; this one has stopped sending."
+    default_advice = "Another try of this task has taken over; this one has stopped sending."
 
 
 class BatchFailedError(PermanentError):
     """A batch needs somebody: uploads failed or are unknown, too many were refused in a row, or the receipts cannot be used."""
 
-    advice = "Correct what failed, then clear the task: with receipts, it sends what failed or was not sent."
+    default_advice = "Correct what failed, then clear the task: with receipts, it sends what failed or was not sent."

@@ -136,7 +136,7 @@ class Ledger:
         elif any(bad.values()):
             first = self.failures[0]
             reason = f"{self.describe(bad)}; the first, in line {first['line']:,}: {first['error']}"
-            advice = f"{BatchFailedError.advice} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
+            advice = f"{BatchFailedError.default_advice} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
             error = BatchFailedError(reason, operation="batch upload", advice=advice)
         self.error = error
 

@@ -120,7 +120,7 @@ def _interrupted(reason: str, error: CloudStoreError) -> exceptions.BatchInterru
         status=error.status,
         retry_after=error.retry_after,
         message=error.message,
-        advice=f"{error.advice} {exceptions.BatchInterruptedError.advice}",
+        advice=f"{error.advice} {exceptions.BatchInterruptedError.default_advice}",
     )
 
 

@@ -1,11 +1,16 @@
-"""Builds the error of an attempt from its meaning, what was seen and what the service said, without secrets."""
+"""Makes the error of an attempt from its meaning, what was seen and what the service said, without secrets."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.exceptions import (
+    AuthenticationError,
+    CloudStoreError,
+    OutcomeUnknownError,
+    TransientServiceError,
+)
 from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.meanings import Meaning
@@ -24,7 +29,7 @@ def error_of_response(
 ) -> CloudStoreError:
     """Return the error of an attempt that received a response."""
     link = finding.find_link("", replace(reading, secrets=()), settings.service, settings.base_url)
-    if link and isinstance(reading.data, dict):  # the message may repeat the download token
+    if link and not isinstance(reading.data, str):  # the message may repeat the download token
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
     # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
     message = reading.safe(reading.words(settings.service))[:MAX_MESSAGE_LENGTH]
@@ -32,31 +37,36 @@ def error_of_response(
         message = ""
     shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)
     details = "; ".join(filter(None, (message, reading.safe(reading.keys) if shows_keys else "")))
-    status, pause = reading.response.status, retry_after(reading.response)
-    fields = {"details": details, "message": message, "status": status, "retry_after": pause}
-    return error_of(meaning, reading.seen, operation, settings, attempts, **fields)
+    more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": retry_after(reading.response)}
+    return error_of(meaning, reading.seen, operation, settings, attempts, details=details, **more)
 
 
 def error_of(
-    meaning: Meaning, seen: str, operation: Operation[Any], settings: Settings, attempts: Attempts, **fields: Any
+    meaning: Meaning,
+    seen: str,
+    operation: Operation[Any],
+    settings: Settings,
+    attempts: Attempts,
+    *,
+    details: str = "",
+    **more: Any,
 ) -> CloudStoreError:
     """Return the error of an attempt.
 
     :param seen: what was seen, such as ``HTTP 404``.
-    :param fields: what the response adds to the error: ``details``, which follow what was seen, and fields of the error.
+    :param details: what the service said, without secrets.
+    :param more: further fields of the error.
     """
     if meaning is meanings.TOKEN_REFUSED and settings.keys:
         meaning = meanings.TOKEN_ENDED
-    kind = meaning.error_for(
-        idempotent=operation.idempotent, resend_in_doubt=operation.resends_in_doubt, in_doubt=attempts.in_doubt
-    )
-    is_own = kind in (meaning.error, meaning.if_not_idempotent)  # otherwise an earlier attempt has changed the class
-    advice = (meaning.advice if is_own else "") or kind.advice
+    kind = error_class(meaning, operation, in_doubt=attempts.in_doubt)
+    if kind not in (meaning.error, meaning.if_not_idempotent):  # an earlier attempt has changed the class
+        meaning = replace(meaning, advice="", wait=None)
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
         reason += f" ({connection}at {settings.route})"
-    if details := fields.pop("details", ""):
+    if details:
         reason = f"{reason}: {details}".rstrip(". ")
     secrets = (*settings.secrets, *operation.secrets)
     return kind(
@@ -64,7 +74,29 @@ def error_of(
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=" ".join(filter(None, (operation.hints.get(kind), advice))),
-        wait=meaning.wait if is_own else None,
-        **fields,
+        advice=f"{operation.hints.get(kind, '')} {meaning.advice or kind.default_advice}".strip(),
+        wait=meaning.wait,
+        **more,
     )
+
+
+def error_class(meaning: Meaning, operation: Operation[Any], *, in_doubt: bool) -> type[CloudStoreError]:
+    """Return the class of the error that a call ends with.
+
+    If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
+
+    - an error that itself leaves the outcome open, or a refused token, keeps its class;
+    - an idempotent call whose request was sent keeps its class, too;
+    - any other error that is retried becomes ``TransientServiceError``;
+    - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
+
+    :param in_doubt: whether an earlier attempt may have had an effect.
+    """
+    kind = meaning.error
+    if meaning.if_not_idempotent and not operation.idempotent:
+        kind = TransientServiceError if operation.resends_in_doubt else meaning.if_not_idempotent
+    if not in_doubt or kind.may_have_effect or kind is AuthenticationError:
+        return kind
+    if kind.retried and not (operation.idempotent and kind.sent):
+        return TransientServiceError
+    return kind if operation.idempotent else OutcomeUnknownError

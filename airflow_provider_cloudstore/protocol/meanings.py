@@ -1,7 +1,7 @@
-"""The possible meanings of an attempt, and the error of each meaning: the table in docs/operate/retries.md.
+"""The possible meanings of an attempt that failed, as data: the table in docs/operate/retries.md.
 
-``reading.py`` finds the meaning of a response; the clients find the meaning of a request without a response. Nothing else decides
-which error a call ends with.
+``reading.py`` finds the meaning of a response, and the clients that of a request without a response. ``failures.py`` makes the
+error of it.
 """
 
 from __future__ import annotations
@@ -41,28 +41,6 @@ class Meaning:
     advice: str = ""
     wait: exceptions.Wait | None = None
     names_address: bool = False
-
-    def error_for(self, *, idempotent: bool, resend_in_doubt: bool = False, in_doubt: bool = False) -> ErrorType:
-        """Return the class of the error that a call ends with.
-
-        If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
-
-        - an error that itself leaves the outcome open, or a refused token, keeps its class;
-        - an idempotent call whose request was sent keeps its class, too;
-        - any other error that is retried becomes ``TransientServiceError``;
-        - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
-
-        :param resend_in_doubt: whether the caller allows resending a request that may have arrived.
-        :param in_doubt: whether an earlier attempt may have had an effect.
-        """
-        kind = self.error
-        if self.if_not_idempotent and not idempotent:
-            kind = exceptions.TransientServiceError if resend_in_doubt else self.if_not_idempotent
-        if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
-            return kind
-        if kind.retried and not (idempotent and kind.sent):
-            return exceptions.TransientServiceError
-        return kind if idempotent else exceptions.OutcomeUnknownError
 
 
 # Requests without a complete response.
@@ -134,9 +112,6 @@ NO_FILE_ID = Meaning(
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
 )
 NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
-UNMATCHED = {MISSING: NO_SUCH_PATH, MAYBE_MISSING: NO_SUCH_PATH, STATED_ERROR: UNMATCHED_ERROR}
-"""What an error means instead if the connection has a ``not_found_pattern``, and the error does not match it."""
-
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,
     403: FORBIDDEN,

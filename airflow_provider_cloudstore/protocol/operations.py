@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
@@ -25,50 +25,23 @@ T = TypeVar("T")
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of an operation. It has the same name in the request and in the hooks' methods.
-
-    :param validate: the guard, which returns the value as it is sent.
-    """
-
-    name: str
-    validate: Callable[[Any, Settings], str]
+Guard = Callable[[Any, Settings], str]
+"""Returns an argument as it is sent, or raises :class:`InvalidInputError`."""
 
 
-FOLDER_ID = Parameter("folder_id", lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids))
-FILE_ID = Parameter("file_id", lambda value, _: guards.validate_text(value, "file_id"))
-SOURCE_URL = Parameter("url", lambda value, _: guards.validate_source_url(value))
+def deleted_folder(value: Any, settings: Settings) -> str:
+    """Guard a folder that is to be deleted."""
+    return guards.validate_folder_id(value, settings.protected_folder_ids)
 
 
-def other_parameters(given: Any, operation: str, known: tuple[str, ...] = ()) -> tuple[Parameter, ...]:
-    """Return a parameter for each name in ``given``, which a call carries in addition to its own parameters.
-
-    :param known: the names of the call's own parameters.
-    :raises InvalidInputError: if ``given`` is not a dict with texts as keys, or contains a name that the call itself uses.
-    """
-    if not isinstance(given, Mapping):
-        raise InvalidInputError("parameters must be a dict of names and values", operation=operation)
-    taken = ("access_token", *known)
-    if wrong := [name for name in given if not _is_text(name) or not name or name.lower() in taken]:
-        reason = f"a parameter's name must be a text, and not {' or '.join(taken)}, which the hook adds itself"
-        raise InvalidInputError(f"{reason}: {wrong[0]!r}", operation=operation)
-    return tuple(map(_other_parameter, given))
+def file_id(value: Any, _: Settings) -> str:
+    """Guard a file's id."""
+    return guards.validate_text(value, "file_id")
 
 
-def _other_parameter(name: str) -> Parameter:
-    def validate(value: Any, _: Settings) -> str:
-        text = guards.text_of(value)
-        if text is None or not _is_text(text):
-            reason = f"parameter {name!r} must be an integer or a text in valid Unicode, not {type(value).__name__}"
-            raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
-        return text
-
-    return Parameter(name, validate)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
+def source_url(value: Any, _: Settings) -> str:
+    """Guard a URL from which the service fetches a file."""
+    return guards.validate_source_url(value)
 
 
 class Operation(Generic[T]):
@@ -76,8 +49,9 @@ class Operation(Generic[T]):
 
     A client's loop is ``request() -> send -> interpret()``, repeated for as long as ``pause_before_retry`` returns a pause.
 
-    :param arguments: a value for each parameter; the first is the subject.
-    :raises InvalidInputError: if a guard rejects an argument.
+    :param arguments: a value for each of the operation's own parameters.
+    :param others: further parameters by name, which the service takes; the values are texts or integers.
+    :raises InvalidInputError: if an argument cannot be sent.
     """
 
     key: str
@@ -90,7 +64,8 @@ class Operation(Generic[T]):
     """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
     path: str
     """The path below the service's ``api_path``."""
-    parameters: tuple[Parameter, ...]
+    parameters: ClassVar[Mapping[str, Guard]] = {}
+    """The operation's own parameters by name, with their guards. The hooks' methods use the same names."""
     idempotent: bool
     """Whether repeating the operation has no further effect."""
     has_subject: bool
@@ -102,12 +77,11 @@ class Operation(Generic[T]):
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the class follows."""
 
-    def __init__(self, settings: Settings, *arguments: Any) -> None:
+    def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
-            self.arguments = {
-                parameter.name: parameter.validate(value, settings)
-                for parameter, value in zip(self.parameters, arguments, strict=True)
-            }
+            own = zip(self.parameters.items(), arguments, strict=True)
+            self.arguments = {name: guard(value, settings) for (name, guard), value in own}
+            self.arguments |= _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
         self.secrets = tuple(secret for name, value in self.arguments.items() for secret in parameter_secrets(name, value))
@@ -115,13 +89,11 @@ class Operation(Generic[T]):
 
     @property
     def subject(self) -> str:
-        """The id or URL that the operation is about."""
-        return self.arguments[self.parameters[0].name]
+        """The id or URL that the operation is about: its first argument; empty if it has none."""
+        return next(iter(self.arguments.values()), "")
 
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
-        """Return the subject as messages show it; empty if the operation has no parameters."""
-        if not self.parameters:
-            return ""
+        """Return the subject as messages show it."""
         return redact(redact_url(self.subject) if "://" in self.subject else self.subject, secrets)
 
     def request(self, settings: Settings) -> Request:
@@ -181,6 +153,28 @@ class Operation(Generic[T]):
         return None
 
 
+def _validate_others(given: Mapping[str, Any], taken: tuple[str, ...]) -> dict[str, str]:
+    """Return further parameters of a call, as they are sent.
+
+    :param taken: the names that the call itself uses.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidInputError("parameters must be a dict of names and values")
+    if wrong := [name for name in given if not _is_text(name) or not name or name.lower() in taken]:
+        reason = f"a parameter's name must be a text, and not {' or '.join(taken)}, which the hook adds itself: {wrong[0]!r}"
+        raise InvalidInputError(reason)
+    texts = {name: guards.text_of(value) for name, value in given.items()}
+    if unusable := [name for name, text in texts.items() if not _is_text(text)]:
+        kind = type(given[unusable[0]]).__name__
+        reason = f"parameter {unusable[0]!r} must be an integer or a text in valid Unicode, not {kind}"
+        raise InvalidInputError(reason, advice="Pass it as the service expects it, such as 'true' or '1'.")
+    return {name: str(text) for name, text in texts.items()}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
+
+
 def _encode(value: str) -> str:
     # The form encoding of the WHATWG URL standard, section 5.2, except that a space is %20, which queries and forms both accept.
     return quote(value, safe="")
@@ -194,7 +188,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     key, name, hook_method = "delete", "delete folder", "delete_folder"
     method, path = "POST", "/folder/delete"
-    parameters = (FOLDER_ID,)
+    parameters: ClassVar = {"folder_id": deleted_folder}
     idempotent = has_subject = True
     hints: ClassVar = {
         exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
@@ -231,7 +225,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
-    parameters: tuple[Parameter, ...] = (SOURCE_URL,)
+    parameters: ClassVar = {"url": source_url}
     idempotent = has_subject = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
@@ -251,8 +245,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         self.needs_result = settings.service.needs_file_id
         self.resends_in_doubt = retry_unknown_outcome
-        self.parameters = (SOURCE_URL, *other_parameters(parameters or {}, self.name, known=("url",)))
-        super().__init__(settings, url, *(parameters or {}).values())
+        super().__init__(settings, url, others=parameters)
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
@@ -269,7 +262,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
-    parameters = (FILE_ID,)
+    parameters: ClassVar = {"file_id": file_id}
     idempotent = has_subject = needs_result = True
     hints: ClassVar = {
         exceptions.InvalidResponseError: (

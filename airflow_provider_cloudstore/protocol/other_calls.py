@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation, Parameter, other_parameters
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -55,8 +55,7 @@ class OtherCall(Operation[Json]):
         if known := _KNOWN.get(self.path.lower()):
             raise InvalidInputError(f"this path has a method of its own: use {known.hook_method}", operation=self.name)
         self.idempotent = idempotent or self.method == "GET"
-        self.parameters = other_parameters(parameters, self.name)
-        super().__init__(settings, *parameters.values())
+        super().__init__(settings, others=parameters)
 
     def result(self, found: None, reading: Reading) -> Json:
         """Return the parsed body."""
@@ -79,8 +78,7 @@ class Authorize(Operation[Authorization]):
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
-        self.parameters = tuple(Parameter(name, lambda key, _: key.reveal()) for name in names)
-        super().__init__(settings, *settings.keys)
+        super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
 
     def find(self, reading: Reading, settings: Settings) -> Authorization | None:
         """Return the token and the account, if the response has a token."""

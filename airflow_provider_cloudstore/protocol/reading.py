@@ -151,16 +151,16 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
     if reading.is_2xx and reading.problem:
         return meanings.NOT_A_RESPONSE
     is_error = not reading.is_2xx or _reports_error(reading, service.condition_of(operation.key), has_result=has_result)
+    if is_error and has_result and not operation.idempotent:
+        return meanings.ERROR_WITH_ID
     if not is_error and (has_result or not operation.needs_result):
         return None
-    if not operation.idempotent and (has_result or not is_error):
-        return meanings.ERROR_WITH_ID if is_error else meanings.NO_FILE_ID
-    if declared := _meaning_of_pattern(reading, operation, service):
-        return declared
-    if not is_error:
-        return meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN
-    meaning = _meaning_of_status(reading, operation, service)
-    return meanings.UNMATCHED.get(meaning, meaning) if operation.not_found_pattern(service) else meaning
+    if not is_error and not operation.idempotent:
+        return meanings.NO_FILE_ID
+    declared = _meaning_of_pattern(reading, operation, service)
+    if is_error:
+        return declared or _meaning_of_status(reading, operation, service)
+    return declared or (meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN)
 
 
 def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
@@ -176,17 +176,20 @@ def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Se
 
 
 def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means by its HTTP status, or by the status that the body of a 2xx states."""
+    """Return what an error that matches no pattern means: by its HTTP status, or by the status that the body of a 2xx states."""
     status = reading.stated_status if reading.is_2xx else reading.response.status
+    is_unmatched = operation.not_found_pattern(service) is not None
+    if status is None and services.INTERNAL_ERROR.search(reading.words(service)):
+        return meanings.IN_DOUBT
     if status is None:
-        return meanings.IN_DOUBT if services.INTERNAL_ERROR.search(reading.words(service)) else meanings.STATED_ERROR
+        return meanings.UNMATCHED_ERROR if is_unmatched else meanings.STATED_ERROR
     if reading.response.status == 503 and retry_after(reading.response) is not None:
         # Varnish sends a page with this status after a timeout, when the upload may have been queued.
         return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
     meaning = meanings.of_status(status)
-    if meaning is meanings.MISSING and not isinstance(reading.data, dict):
-        return meanings.NO_SUCH_PATH if reading.problem else meanings.MAYBE_MISSING
-    return meaning
+    if meaning is meanings.MISSING and (is_unmatched or reading.problem):
+        return meanings.NO_SUCH_PATH
+    return meanings.MAYBE_MISSING if meaning is meanings.MISSING and not isinstance(reading.data, dict) else meaning
 
 
 def _reports_error(reading: Reading, condition: Condition | None, *, has_result: bool) -> bool:

@@ -84,7 +84,7 @@ HOSTILE = f"no{''.join(map(chr, CODES))}file"
 def test_no_part_of_an_error_can_end_a_line_and_advice_begins_one(kind: type[exceptions.CloudStoreError]) -> None:
     error = kind(f"HTTP 404: {HOSTILE}", operation="download link", subject=HOSTILE, message=HOSTILE)
     what, *then = str(error).splitlines()
-    assert then == ([kind.advice] if kind.advice else [])
+    assert then == ([kind.default_advice] if kind.default_advice else [])
     assert "HTTP 404: no" in what
     assert r"\x1b" in what
     assert r"\n" not in what

@@ -8,6 +8,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.failures import error_class
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
@@ -25,7 +26,7 @@ def judged(
     """The result, or the error, of an operation whose attempt ended so."""
     (parameter,) = operation.parameters
     options: dict[str, Any] = {"ignore_missing": True} if ignore_missing else {}
-    asked = operation(settings(**own), VALUES[parameter.name], **options)
+    asked = operation(settings(**own), VALUES[parameter], **options)
     return asked.interpret(got, settings(**own), Attempts(4, count=1, in_doubt=in_doubt))
 
 
@@ -35,8 +36,8 @@ NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
 @pytest.mark.parametrize("meaning", [*NEVER_SENT, meanings.IN_DOUBT])
 def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
-        first = meaning.error_for(idempotent=operation.idempotent)
-        later = meaning.error_for(idempotent=operation.idempotent, in_doubt=True)
+        asked = operation(settings(), *map(VALUES.get, operation.parameters))
+        first, later = (error_class(meaning, asked, in_doubt=in_doubt) for in_doubt in (False, True))
         assert first.sent is (meaning is meanings.IN_DOUBT)
         assert later.sent
 

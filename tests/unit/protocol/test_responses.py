@@ -38,7 +38,7 @@ def interpreted(row: dict[str, Any]) -> Any:
     raw = b"" if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
     headers = {name.lower(): value for name, value in (row.get("headers") or {}).items()}
     operation = KINDS[row["operation"]]
-    asked = operation(own, *(VALUES[parameter.name] for parameter in operation.parameters))
+    asked = operation(own, *map(VALUES.get, operation.parameters))
     return asked.interpret(Response(row["status"], headers, raw, 1.79e9, 1.79e9 + 1), own)
 
 
