@@ -126,7 +126,6 @@ class ServiceUnreachableError(CloudStoreError):
     sent = False
     retried = True
     default_wait = "goes on"
-    default_advice = "Check the host and port, and that this machine can reach them (firewall, proxy)."
 
 
 class RateLimitError(CloudStoreError):

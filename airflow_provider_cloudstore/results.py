@@ -7,19 +7,6 @@ from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from pendulum import DateTime
 
-__all__ = [
-    "BatchFailure",
-    "BatchXCom",
-    "DownloadLink",
-    "DownloadLinkXCom",
-    "DownloadedFile",
-    "DownloadedFileXCom",
-    "FolderDeletion",
-    "FolderDeletionXCom",
-    "RemoteUpload",
-    "RemoteUploadXCom",
-]
-
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
 XCom = TypeVar("XCom")

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import Service

@@ -16,9 +16,9 @@ from yarl import URL
 from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol import messages
+from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, connect_refused
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -98,7 +98,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""
         limit = max(0.001, min(self.settings.timeout, time_left))
         # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
-        to_connect = min(limit / 2, messages.CONNECT_TIMEOUT)
+        to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
         async with self._slots:
             body, sent = bytearray(), time.time()
             session = self._reusing if self._reuses_connections else self._single_use
@@ -115,7 +115,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                 ) as response:
                     async for piece in response.content.iter_any():
                         body += piece
-                        if len(body) > messages.MAX_BODY_BYTES:
+                        if len(body) > http.MAX_BODY_BYTES:
                             response.close()
                             break
             except aiohttp.ClientHttpProxyError as error:
@@ -127,7 +127,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                     self._reuses_connections = False  # the server may be closing idle connections, as when it reloads
                     log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
                 return may_have_been_sent(error, limit)
-            return Response(response.status, messages.headers_of(response.headers.items()), bytes(body), sent, time.time())
+            return Response(response.status, http.headers_of(response.headers.items()), bytes(body), sent, time.time())
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:

@@ -23,9 +23,9 @@ from requests.structures import CaseInsensitiveDict
 from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol import meanings, messages
+from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure, connect_refused
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -54,7 +54,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         self.settings = settings
         self.session: requests.Session = _Session(settings)
         self._renew = renew
-        self._lock = threading.Lock()
+        self._renewing, self._closing = threading.Lock(), threading.Lock()
         self._last_call = time.monotonic()
 
     def __exit__(self, *error: object) -> None:
@@ -80,18 +80,24 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         while True:
             attempts, used = attempts.next(), self.settings
-            outcome = operation.interpret(self.send(operation.request(used), ends_at - time.monotonic()), used, attempts)
+            response = self.send(operation.request(used), ends_at - time.monotonic())
+            outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
                 return outcome
             pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic())
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            if isinstance(outcome, AuthenticationError):
-                self.settings = self._renew(used.access_token)
-                if self.settings.access_token == used.access_token:
-                    raise outcome
+            if isinstance(outcome, AuthenticationError) and not self.has_new_token(used.access_token):
+                raise outcome
             attempts = attempts.after(outcome)
+
+    def has_new_token(self, refused: Secret) -> bool:
+        """Return whether there is a token other than the refused one; read the connection again unless another thread has."""
+        with self._renewing:
+            if self.settings.access_token == refused:
+                self.settings = self._renew(refused)
+        return self.settings.access_token != refused
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.
@@ -105,7 +111,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if isinstance(head, TransportFailure):
                 return head
             body, ends_at = bytearray(), time.monotonic() + limit
-            while len(body) <= messages.MAX_BODY_BYTES and (piece := exchange.read(decoded=True)):
+            while len(body) <= http.MAX_BODY_BYTES and (piece := exchange.read(decoded=True)):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
@@ -118,7 +124,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
         The server may have dropped them silently, and the outcome of an upload lost on a dropped connection would be unknown.
         """
-        with self._lock:  # else another thread might close them later, in the middle of a request
+        with self._closing:  # else another thread might close them later, in the middle of a request
             if time.monotonic() > self._last_call + MAX_IDLE:
                 self.session.close()  # the session stays usable, and so do connections in use
             self._last_call = time.monotonic()
@@ -146,7 +152,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         :raises ConfigurationError: if the proxy of the environment cannot be used.
         """
         sent = time.time()
-        timeout = min(self._limit, messages.CONNECT_TIMEOUT), self._limit
+        timeout = min(self._limit, http.CONNECT_TIMEOUT), self._limit
         try:
             response = self._session.send(_prepare(request), stream=True, timeout=timeout, allow_redirects=False)
         except _FAILURES as error:
@@ -157,7 +163,7 @@ class Exchange(AbstractContextManager["Exchange"]):
             return TransportFailure(meanings.IN_DOUBT, "the response is not valid HTTP")
         # A response from a user's own adapter may have only its content, and no raw stream.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
-        return Response(response.status_code, messages.headers_of(response.headers.items()), b"", sent, time.time())
+        return Response(response.status_code, http.headers_of(response.headers.items()), b"", sent, time.time())
 
     def read(self, *, decoded: bool) -> bytes | TransportFailure:
         """Read the next bytes of the body as they arrive; at its end, return empty bytes.

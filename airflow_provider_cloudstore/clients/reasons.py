@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterator
 
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.messages import TransportFailure
+from airflow_provider_cloudstore.protocol.http import TransportFailure
 
 # Exceptions by name, because neither client may import the other's library. The first entry that matches any cause counts.
 _REASONS = {

@@ -11,7 +11,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient, Exchang
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.attempts import pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import BEGINNING, Download
-from airflow_provider_cloudstore.protocol.messages import TransportFailure
+from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 
 

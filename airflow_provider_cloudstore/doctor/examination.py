@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.hooks.tokens import with_token
-from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, leaves_of, plain
 from airflow_provider_cloudstore.protocol.reading import Reading, read
@@ -77,7 +77,7 @@ class Answer:
             return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
         if self.reading.problem:
             return {}
-        service, data, words = self.settings.service, self.reading.data, self.reading.words(self.settings.service)
+        service, data, words = self.settings.service, self.reading.data, self.reading.message(self.settings.service)
         lacks_result = isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError))
         sought = _SOUGHT.get(self.name, []) if lacks_result else []
         missing = {extra: None for extra in sought if not any(getattr(service, extra).values_in(data))}

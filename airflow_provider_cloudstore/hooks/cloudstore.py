@@ -106,6 +106,8 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
+        if self._client:
+            return self._client.settings
         self._settings = self._settings or read_connection(self.cloudstore_conn_id, self.get_connection)
         return self._settings
 
@@ -205,19 +207,19 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """
-        works, message = True, "The connection works: the service accepts the token."
-        warnings: tuple[str, ...] = ()
+        lines = ["The connection works: the service accepts the token."]
+        works = True
         try:
             self._settings = replace(self.settings, conn_id="")
-            warnings = self._settings.warnings
+            lines += [f"The connection {warning}" for warning in self._settings.warnings]
             self._perform(CreateDownloadLink(self._settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)
             if not works:
-                message = str(replace(error, operation="connection test", subject=""))
+                lines[0] = str(replace(error, operation="connection test", subject=""))
         finally:
             self.close()
-        return works, "\n".join([message, *(f"The connection {warning}" for warning in warnings)])
+        return works, "\n".join(lines)
 
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
         return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
@@ -231,9 +233,9 @@ class CloudStoreHook(BaseHook):
         return self._with_token(read_connection(self.cloudstore_conn_id, self.get_connection), refused)
 
     def _with_token(self, settings: Settings, refused: Secret | None = None) -> Settings:
-        self._settings = with_token(settings, refused)
-        mask(self._settings.secrets)
-        return self._settings
+        settings = with_token(settings, refused)
+        mask(settings.secrets)
+        return settings
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import MAX_MESSAGE_LENGTH
 from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import USER_AGENT
 from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, has_sign_of_error, read, retry_after
 from airflow_provider_cloudstore.protocol.secrets import redact
@@ -219,7 +219,7 @@ def _page_or_error(reading: Reading, names: tuple[str, ...], settings: Settings)
     endings = {PurePath(name.lower()).suffix for name in names}
     is_error = len(beginning) < BEGINNING and not reading.problem and has_sign_of_error(reading, has_result=False)
     if is_error and ".json" not in endings:
-        words = reading.safe(reading.words(settings.service) or reading.keys)
+        words = reading.redacted(reading.message(settings.service) or reading.key_names)
         return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
     is_page = headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
         isinstance(reading.data, str) and _WEB_PAGE.match(reading.data)

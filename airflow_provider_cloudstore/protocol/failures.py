@@ -32,13 +32,13 @@ def error_of_response(
     if link and not isinstance(reading.data, str):  # the message may repeat the download token
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
     # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
-    message = reading.safe(reading.words(settings.service))[:MAX_MESSAGE_LENGTH]
+    message = reading.redacted(reading.message(settings.service))[:MAX_MESSAGE_LENGTH]
     if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
     shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)
-    details = "; ".join(filter(None, (message, reading.safe(reading.keys) if shows_keys else "")))
+    details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
     more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": retry_after(reading.response)}
-    return error_of(meaning, reading.seen, operation, settings, attempts, details=details, **more)
+    return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
 
 
 def error_of(

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInput
 from airflow_provider_cloudstore.protocol import finding, guards, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
-from airflow_provider_cloudstore.protocol.messages import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, parameter_secrets, redact, redact_url
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
@@ -213,7 +213,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         return self._deletion(reading, existed=None if in_doubt else False)
 
     def _deletion(self, reading: Reading, *, existed: bool | None) -> FolderDeletion:
-        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.stored(), existed)
+        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.for_xcom(), existed)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -254,7 +254,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
         file_id, sent = found or "", finding.moment(reading.response.sent)
-        return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.stored(file_id))
+        return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.for_xcom(file_id))
 
 
 class CreateDownloadLink(Operation[DownloadLink]):

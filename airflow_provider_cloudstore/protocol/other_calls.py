@@ -59,7 +59,7 @@ class OtherCall(Operation[Json]):
 
     def result(self, found: None, reading: Reading) -> Json:
         """Return the parsed body."""
-        return reading.stored()
+        return reading.for_xcom()
 
 
 class Authorization(NamedTuple):

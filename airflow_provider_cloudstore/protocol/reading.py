@@ -15,8 +15,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.protocol import meanings, services
+from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.meanings import Meaning
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.paths import Condition, plain
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.services import Service
@@ -59,7 +59,7 @@ class Reading:
         return 200 <= self.response.status <= 299
 
     @property
-    def seen(self) -> str:
+    def status_text(self) -> str:
         """The HTTP status for an error message, with what contradicts a 2xx."""
         seen = f"HTTP {self.response.status}"
         if self.is_2xx and self.problem:
@@ -77,7 +77,7 @@ class Reading:
         return self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
 
     @property
-    def keys(self) -> str:
+    def key_names(self) -> str:
         """The names of the body's fields for an error message, never their values."""
         if not isinstance(self.data, dict):
             return "its body is empty" if self.data is None else "its body is not a JSON object"
@@ -100,24 +100,29 @@ class Reading:
     @property
     def stated_status(self) -> int | None:
         """The HTTP status that a number in the body states, or None."""
-        names = (*services.ERROR_CODES, *services.ERROR_STATES)
-        return next((number for name in names if (number := _number(self.fields.get(name))) in _STATED), None)
+        for name in (*services.ERROR_CODES, *services.ERROR_STATES):
+            number = _number(self.fields.get(name))
+            if number in _STATED:
+                return number
+        return None
 
-    def words(self, service: Service) -> str:
+    def message(self, service: Service) -> str:
         """Return the service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
         found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *self.error_states]
-        texts = (" ".join(str(text).split()) for text in found if isinstance(text, (str, int)) and not isinstance(text, bool))
-        return next(filter(None, texts), "")
+        for value in found:
+            if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
+                return text
+        return ""
 
-    def safe(self, text: str) -> str:
+    def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
         return redact_parameters(redact(text, self.secrets))
 
-    def stored(self, kept: str = "") -> Json:
+    def for_xcom(self, kept: str = "") -> Json:
         """Return the data for an XCom, without the secrets that the service repeats; ``kept``, the file's id, is not masked."""
-        return storable(self.data, lambda text: text if text == kept else self.safe(text))
+        return storable(self.data, lambda text: text if text == kept else self.redacted(text))
 
 
 def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
@@ -170,16 +175,19 @@ def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Se
     """
     if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
         return None
+    texts = (reading.message(service), reading.text)
     patterns = {meanings.TOKEN_REFUSED: service.token_refused_pattern, meanings.MISSING: operation.not_found_pattern(service)}
-    texts = (reading.words(service), reading.text)
-    return next((meaning for meaning, pattern in patterns.items() if pattern and any(map(pattern.search, texts))), None)
+    for meaning, pattern in patterns.items():
+        if pattern and any(map(pattern.search, texts)):
+            return meaning
+    return None
 
 
 def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
     """Return what an error that matches no pattern means: by its HTTP status, or by the status that the body of a 2xx states."""
     status = reading.stated_status if reading.is_2xx else reading.response.status
     is_unmatched = operation.not_found_pattern(service) is not None
-    if status is None and services.INTERNAL_ERROR.search(reading.words(service)):
+    if status is None and services.INTERNAL_ERROR.search(reading.message(service)):
         return meanings.IN_DOUBT
     if status is None:
         return meanings.UNMATCHED_ERROR if is_unmatched else meanings.STATED_ERROR

@@ -10,6 +10,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
@@ -44,26 +45,15 @@ _PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")
 
 
+@dataclass(frozen=True, slots=True)
 class Secret:
     """A string that ``str``, ``repr`` and ``format`` do not reveal, even inside other values."""
 
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
+    _value: str = field(repr=False)
 
     def reveal(self) -> str:
         """Return the secret. Call this only where the secret is sent."""
         return self._value
-
-    def __eq__(self, other: object) -> bool:
-        return self._value == other._value if isinstance(other, Secret) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._value)
-
-    def __repr__(self) -> str:
-        return f"Secret({MASK})"
 
 
 def printed_forms(secret: Secret) -> set[str]:
@@ -93,8 +83,10 @@ def _longest_word(value: str) -> str:
 
 @functools.lru_cache  # a wait needs the pattern of the same token at every poll
 def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
-    forms = {form for secret in secrets for form in printed_forms(secret)}
-    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))), re.IGNORECASE) if forms else None
+    forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
+    # The digits of an account's id may be part of a longer number by chance.
+    parts = [rf"(?<!\d){form}(?!\d)" if form.isdecimal() else re.escape(form) for form in forms]
+    return re.compile("|".join(parts), re.IGNORECASE) if forms else None
 
 
 def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:

@@ -172,7 +172,7 @@ SERVICES: dict[str, Service] = {
         success_when={"": Condition.parse("_status=success|status=success"), "upload": None},  # its answer is not known
         message_path=Paths.parse("response|message|0"),
         download_url_path=Paths.parse("data.download_url"),
-        not_found_pattern=_pattern("could not find (file|folder) based on|failed deleting the folder"),
+        not_found_pattern=_pattern("could not find (file|folder) based on"),
         token_refused_pattern=_pattern("could not validate access_token|access token expired"),
     ),
 }

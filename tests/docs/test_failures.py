@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.clients.reasons import may_have_been_sent
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import NotFoundError, OutcomeUnknownError, ServiceError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response
+from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from tests.doc_blocks import ROOT, blocks
 from tests.support import connected

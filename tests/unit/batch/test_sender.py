@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.sender import BatchEnded, Throttle
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.messages import TransportFailure
+from airflow_provider_cloudstore.protocol.http import TransportFailure
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, in_virtual_time, now, response
 from tests.unit.batch.whole_batch import Batch, counts, urls
 

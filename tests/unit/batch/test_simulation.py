@@ -28,7 +28,7 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import list_manifest
 from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
 from airflow_provider_cloudstore.batch.sender import Options
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from tests.support import settings
 from tests.unit.batch.folders import digest_of
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Connectable, VirtualLoop, response

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 
 T = TypeVar("T")
 P = ParamSpec("P")

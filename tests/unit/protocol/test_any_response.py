@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.reading import retry_after
 from tests import support

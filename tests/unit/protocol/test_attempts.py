@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.messages import TransportFailure
+from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from tests.support import RECEIVED, TOKEN, connected, response, result_of, settings
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.download_requests import BEGINNING, MAX_REDIRECTS, Download
-from airflow_provider_cloudstore.protocol.messages import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
 from tests.support import TOKEN, settings
 

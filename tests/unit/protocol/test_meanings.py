@@ -9,8 +9,8 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_class
+from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.meanings import Meaning
-from airflow_provider_cloudstore.protocol.messages import Response
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.reading import retry_after
 from tests.support import VALUES, response, settings

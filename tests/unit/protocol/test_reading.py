@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.messages import MAX_BODY_BYTES
+from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from tests.support import CALLS, connected, response
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_the_services_own_is_known(raw: bytes, headers: dict[str,
     ],
 )
 def test_a_body_is_described_by_its_keys_and_never_by_its_values(data: Any, says: str) -> None:
-    assert body_of(data).keys == says
+    assert body_of(data).key_names == says
 
 
 UNKNOWN = "OutcomeUnknownError"

@@ -14,7 +14,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.http import Response
 from tests.support import KINDS, VALUES, connected
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("responses.jsonl").read_text().splitlines()]

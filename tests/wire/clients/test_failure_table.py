@@ -13,7 +13,7 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol.messages import Response
+from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
