@@ -148,7 +148,7 @@ class TransientServiceError(CloudStoreError):
 
 
 class OutcomeUnknownError(PermanentError):
-    """A call that must not be repeated may or may not have been carried out: an upload, or a POST of ``request``."""
+    """A call that is unsafe to repeat (an upload, or a POST of ``request``) may have been carried out. The caller can opt in."""
 
     may_have_effect = True
 
@@ -171,7 +171,7 @@ class InvalidResponseError(CloudStoreError):
 
 
 class RequestRejectedError(CloudStoreError):
-    """HTTP 4xx, where it is unknown whether the same request would be rejected again. Airflow's retries apply."""
+    """Another HTTP 4xx: the same request may succeed later. Airflow's retries apply."""
 
     default_wait: ClassVar[Wait] = "tolerates"
     default_advice = (
@@ -199,7 +199,7 @@ class BadRequestError(RequestRejectedError, PermanentError):
 
 
 class AuthenticationError(RequestRejectedError):
-    """The service refused the token (HTTP 401, or a message that means it), and a newer token, if the connection has one.
+    """The service refused the token (HTTP 401, or such a message), and any newer one in the connection.
 
     Airflow's retries apply, because a rotation may be under way.
     """
@@ -244,6 +244,6 @@ class BatchSupersededError(BatchInterruptedError):
 
 
 class BatchFailedError(PermanentError):
-    """A batch needs somebody: uploads failed or are unknown, too many were refused in a row, or the receipts cannot be used."""
+    """A batch needs your decision: uploads failed or are unknown, many in a row were refused, or receipts are unusable."""
 
     default_advice = "Correct what failed, then clear the task: with receipts, it sends what failed or was not sent."

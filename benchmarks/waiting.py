@@ -134,10 +134,10 @@ async def wait(name: str, waiters: int, interval: float, seconds: float) -> None
 def _trigger(name: str, number: int, interval: float, seconds: float) -> Any:
     if name == OURS:
         from airflow_provider_cloudstore.clients import asynchronous  # noqa: F401  (imported before the clock starts)
-        from airflow_provider_cloudstore.protocol import waiting
+        from airflow_provider_cloudstore.protocol import file_wait
         from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 
-        waiting.SETTLE_SECONDS = 0.0  # the other contender polls at once, too
+        file_wait.SETTLE_SECONDS = 0.0  # the other contender polls at once, too
 
         began = datetime.now(UTC).isoformat()
         return FileAvailableTrigger("ours", f"f{number}", interval, seconds + 3600, began, not_before=began)

@@ -19,6 +19,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
 from airflow_provider_cloudstore.operators.base import XCOM_FILE_PAGE, CloudStoreOperator, FileLink
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.receipts import read_receipts, write_failed
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
@@ -40,15 +41,7 @@ RESULTS: Mapping[type, type] = {
     results.DownloadedFile: results.DownloadedFileXCom,
 }
 """What each method of a hook returns, and its type as an XCom."""
-HOOK_METHODS = (
-    "delete_folder",
-    "upload_from_url",
-    "create_download_link",
-    "download",
-    "request",
-    "get_conn",
-    "test_connection",
-)
+HOOK_METHODS = (*(operation.hook_method for operation in OPERATIONS), "download", "request", "get_conn", "test_connection")
 PUBLIC: Mapping[Any, str] = {
     diagnose: "`doctor`",
     read_receipts: "`receipts`",
@@ -98,7 +91,7 @@ def parameters(kind: type) -> Iterator[tuple[str, ...]]:
     meanings: dict[str, str] = {}
     for one in reversed(own_bases(kind)):
         meanings |= fields_of(one)
-    shared = {name for one in SHARED if one is not kind for name in parameters_of(one)}
+    shared = {name for one in SHARED if one is not kind and issubclass(kind, one) for name in parameters_of(one)}
     seen = {"self", "kwargs", *shared}
     for one in own_bases(kind):
         for name, parameter in parameters_of(one).items():
@@ -160,7 +153,7 @@ def operators_page() -> str:
     intro = (
         "Import operators from `airflow_provider_cloudstore.operators.cloudstore`, the sensor from "
         "`airflow_provider_cloudstore.sensors.cloudstore`. Each also takes `cloudstore_conn_id` (default `cloudstore_default`, "
-        "templated) and the arguments of Airflow's own base class, and can be mapped. The XCom `file_page` needs extra "
+        "templated) and the arguments of Airflow's own base class, and can be mapped. The XCom `file_page` is the link of extra "
         "`file_page_url`."
     )
     wait = ["## Parameters of a wait", parameter_table(WaitingOperator)]
@@ -170,9 +163,9 @@ def operators_page() -> str:
 def results_page() -> str:
     """The page of the hooks' results and the operators' XComs."""
     intro = (
-        "Import them from `airflow_provider_cloudstore.results`. A method of a hook returns a dataclass, in which times are "
-        "`DateTime`. Its `to_dict()` is what the operator stores: there, times are ISO 8601 text in UTC. `Json` is any value "
-        "that JSON has. The guide on [batches](../guides/many-uploads.md) explains the last two."
+        "Import them from `airflow_provider_cloudstore.results`. A hook's method returns a dataclass with `DateTime` times. "
+        "Operators store its `to_dict()`, in which times are ISO 8601 text in UTC. `Json` is any value that JSON has. "
+        "[Upload many files](../guides/many-uploads.md) explains `BatchXCom` and `BatchFailure`."
     )
     return "\n\n".join(["# Results and XComs", GENERATED, intro, *map(result_section, RESULTS), *batch_sections()])
 
@@ -182,7 +175,7 @@ def result_section(kind: Any) -> str:
     xcom, meanings = RESULTS[kind], fields_of(kind)
     rows = ((f"`{one.name}`", type_of(annotation_of(xcom, one.name)), meanings[f"param {one.name}"]) for one in fields(kind))
     heading = f"## {kind.__name__} and {xcom.__name__}"
-    return "\n\n".join([heading, text_of(xcom), table(("field", "XCom", "meaning"), rows)])
+    return "\n\n".join([heading, text_of(xcom), table(("field", "type", "meaning"), rows)])
 
 
 def batch_sections() -> Iterator[str]:
@@ -206,8 +199,8 @@ def errors_page() -> str:
     rows = ((f"`{kind.__name__}`", text_of(kind).partition(". ")[0].rstrip("."), retried_by(kind)) for kind in kinds)
     head = ("error", "meaning", "retried by")
     intro = (
-        "Import them from `airflow_provider_cloudstore.exceptions`. A *permanent* error is a `PermanentError`, for which Airflow "
-        "skips its retries. [Errors and retries](../operate/retries.md) says what each response ends in."
+        "Import them from `airflow_provider_cloudstore.exceptions`. After a *permanent* error (`PermanentError`), Airflow does "
+        "not retry. [Errors and retries](../operate/retries.md) maps each response to an error."
     )
     return "\n\n".join(["# Errors", GENERATED, intro, table(head, rows)])
 

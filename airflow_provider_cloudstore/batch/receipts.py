@@ -205,7 +205,7 @@ def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, 
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
-    """Yield each task's last receipt of each URL in a folder, newest first.
+    """Yield the last receipt of each URL, per task, newest first.
 
     The outcomes are streamed: memory grows by about 120 bytes per URL. While a batch runs, the outcomes are those so far.
 
@@ -223,7 +223,7 @@ def write_failed(
     *,
     url_column: str = "url",
 ) -> int:
-    """Write a manifest of the lines that failed, malformed ones included, so that you can correct and resend them.
+    """Write the failed lines, malformed ones included, to a new manifest, for you to correct and resend.
 
     The lines are unchanged, with the manifest's header, uncompressed and in UTF-8; a URL that it lists twice is written once.
     Lines that were not sent are left out, because clearing the task sends them. The target is complete or absent.

@@ -14,13 +14,13 @@ from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import read_connection
 from airflow_provider_cloudstore.hooks.tokens import with_token
+from airflow_provider_cloudstore.protocol.file_wait import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, leaves_of, plain
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
-from airflow_provider_cloudstore.protocol.waiting import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.results import DownloadLink, RemoteUpload
 
 _WANTED = {  # what a task must raise, and the extra that declares it

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-__all__ = ["MISSING_FILE_ID", "CloudStoreAsyncHook", "CloudStoreHook"]
-
 T = TypeVar("T")
 
 MISSING_FILE_ID = "airflow-connection-test"
@@ -157,8 +155,8 @@ class CloudStoreHook(BaseHook):
 
         :param method: ``GET`` or ``POST``.
         :param path: the path below ``api_path``: segments of letters, digits, ``_`` and ``-``.
-        :param parameters: a string or an integer by name.
-        :param idempotent: resend a POST whose outcome is unknown, which may carry it out twice; a GET is always resent.
+        :param parameters: strings or integers by name.
+        :param idempotent: resend a POST whose outcome is unknown: it may run twice. A GET is always resent.
         :returns: the parsed JSON body, or its text if it is not JSON; None if it is empty. Credentials in it are ``***``.
         :raises InvalidInputError: if the call cannot be sent, or if the hook has a method for it, such as :meth:`delete_folder`.
         :raises OutcomeUnknownError: if a POST may have been carried out.

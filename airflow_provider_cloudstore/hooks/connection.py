@@ -31,7 +31,7 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -
     """
     connection = None
     with suppress(AirflowNotFoundException):
-        connection = get_connection(_validated(conn_id))
+        connection = get_connection(conn_id)
     settings = _parsed(conn_id, connection)
     mask(settings.secrets)
     return settings
@@ -44,17 +44,10 @@ async def read_connection_async(conn_id: str, refused: Secret | None = None) -> 
     """
     connection = None
     with suppress(AirflowNotFoundException):
-        connection = await get_async_connection(_validated(conn_id))
+        connection = await get_async_connection(conn_id)
     settings = await asyncio.to_thread(with_token, _parsed(conn_id, connection), refused)
     await amask(settings.secrets)
     return settings
-
-
-def _validated(conn_id: object) -> str:
-    """Reject a connection id that is not a string, such as another value that an upstream task returned."""
-    if not isinstance(conn_id, str):
-        raise ConfigurationError(f"cloudstore_conn_id must be a string, not {type(conn_id).__name__}", operation="connection")
-    return conn_id
 
 
 def _parsed(conn_id: str, connection: Connection | None) -> Settings:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from airflow_provider_cloudstore.compat import HAS_STORED_LINKS, BaseOperator, BaseOperatorLink
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
@@ -91,7 +92,8 @@ class CloudStoreOperator(BaseOperator):
 
     def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
         """Push the URL of a file's page for the link "File", if the connection defines that URL, which holds no token."""
-        if file_id and context.get("ti") and (page := hook.settings.file_page(file_id)):
+        if file_id and context.get("ti") and (template := hook.settings.file_page_url):
+            page = template.replace("{file_id}", quote(file_id, safe=""))
             setattr(self, XCOM_FILE_PAGE, page)
             self._push(context, XCOM_FILE_PAGE, page)
 

@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileL
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.protocol.waiting import FileWait
+    from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
 _GRACE = timedelta(minutes=2)  # by which Airflow's timeout exceeds the wait's own timeout: the triggerer may be down for a while
 
@@ -60,7 +60,7 @@ class WaitingOperator(CloudStoreOperator):
 
     def _wait_for_file(self, hook: CloudStoreHook, file_id: Any, began: datetime | None = None) -> None:
         """Wait for a file, from now on or since ``began``; after a deferral, :meth:`execute_complete` goes on."""
-        from airflow_provider_cloudstore.protocol.waiting import FileWait
+        from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
         wait = FileWait(file_id, self.poll_interval, self.timeout, began or datetime.now(UTC))
         wait_for(self, hook, wait, deferrable=self.deferrable)

@@ -29,21 +29,6 @@ Guard = Callable[[Any, Settings], str]
 """Returns an argument as it is sent, or raises :class:`InvalidInputError`."""
 
 
-def deleted_folder(value: Any, settings: Settings) -> str:
-    """Guard a folder that is to be deleted."""
-    return guards.validate_folder_id(value, settings.protected_folder_ids)
-
-
-def file_id(value: Any, _: Settings) -> str:
-    """Guard a file's id."""
-    return guards.validate_text(value, "file_id")
-
-
-def source_url(value: Any, _: Settings) -> str:
-    """Guard a URL from which the service fetches a file."""
-    return guards.validate_source_url(value)
-
-
 class Operation(Generic[T]):
     """One operation. An instance has arguments that its guards accepted, and decides without I/O what each attempt means.
 
@@ -188,7 +173,9 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     key, name, hook_method = "delete", "delete folder", "delete_folder"
     method, path = "POST", "/folder/delete"
-    parameters: ClassVar = {"folder_id": deleted_folder}
+    parameters: ClassVar[Mapping[str, Guard]] = {
+        "folder_id": lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids)
+    }
     idempotent = has_subject = True
     hints: ClassVar = {
         exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
@@ -225,7 +212,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
-    parameters: ClassVar = {"url": source_url}
+    parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
     idempotent = has_subject = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
@@ -243,7 +230,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
         *,
         retry_unknown_outcome: bool = False,
     ) -> None:
-        self.needs_result = settings.service.needs_file_id
+        self.needs_result = settings.needs_file_id
         self.resends_in_doubt = retry_unknown_outcome
         super().__init__(settings, url, others=parameters)
 
@@ -262,7 +249,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
-    parameters: ClassVar = {"file_id": file_id}
+    parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     idempotent = has_subject = needs_result = True
     hints: ClassVar = {
         exceptions.InvalidResponseError: (

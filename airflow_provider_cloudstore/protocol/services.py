@@ -148,8 +148,6 @@ class Service:
         "The URL to download from if responses have none, with {token} in the token's place.",
         ("{token}",),
     )
-    needs_file_id: bool = field(default=False)
-    """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""
 
     def condition_of(self, operation: str) -> Condition | None:
         """Return the condition of a successful response, by the key of the operation; None if the convention applies."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
-from urllib.parse import quote, urlunsplit
+from urllib.parse import urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
@@ -51,6 +51,8 @@ class Settings(Extras):
     service: Service = SERVICES[API_V2]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
+    needs_file_id: bool = False
+    """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""
     conn_id: str = ""
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -71,15 +73,16 @@ class Settings(Extras):
                     advice="Correct its name, or rename it if it means something else.",
                 )
         read = _read_all(Extras, extra)
-        service = _service(extra)
+        service = replace(SERVICES[_read("service", extra.get("service") or API_V2)], **_read_all(Service, extra))
         base_url = _base_url(connection, service.api_path, allow_http=read.get("allow_http", False))
         password = str(connection.password or "")
         if not password:
             raise ConfigurationError("the connection has no password", advice=_NO_PASSWORD)
         keys = (Secret(connection.login), Secret(password)) if service.authorize and connection.login else ()
         access_token = Secret("") if keys else _access_token(password)
+        needs_file_id = extra.get("file_id_path") not in (None, "")
         warnings = tuple(f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown)
-        return cls(base_url=base_url, access_token=access_token, keys=keys, service=service, warnings=warnings, **read)
+        return cls(base_url, access_token, service, keys, needs_file_id, warnings=warnings, **read)
 
     def authorized(self, access_token: Secret, account_id: str) -> Self:
         """Return a copy with a token from ``POST /authorize``, and with the account, which is sent with every call."""
@@ -90,10 +93,6 @@ class Settings(Extras):
     def route(self) -> str:
         """The base URL and the proxy, without credentials."""
         return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
-
-    def file_page(self, file_id: str) -> str:
-        """Return the URL of a file's page, from extra ``file_page_url``; empty without that extra."""
-        return self.file_page_url.replace("{file_id}", quote(file_id, safe=""))
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -266,13 +265,6 @@ _PARSERS: dict[str, Callable[..., Any]] = {
     "pattern": _pattern,
 }
 """The parser of each kind of extra, which takes the value and what the extra accepts, and raises a ``ValueError``."""
-
-
-def _service(extra: Mapping[str, Any]) -> Service:
-    """Return the service that extra ``service`` names, with the values that other extras override."""
-    row = SERVICES[_read("service", extra.get("service") or API_V2)]
-    declared = _read_all(Service, extra)
-    return replace(row, needs_file_id="file_id_path" in declared, **declared)
 
 
 def _read_all(declaration: type[Any], extra: Mapping[str, Any]) -> dict[str, Any]:

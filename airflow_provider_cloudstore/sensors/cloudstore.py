@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-    from airflow_provider_cloudstore.protocol.waiting import FileWait
+    from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
 
 class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
@@ -87,6 +87,6 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         return file_id
 
     def _begin_wait(self) -> FileWait:
-        from airflow_provider_cloudstore.protocol.waiting import FileWait
+        from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
         return FileWait(self.file_id, self.poke_interval, self.timeout, datetime.now(UTC))

@@ -11,7 +11,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
-from airflow_provider_cloudstore.protocol.waiting import FileWait
+from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
 
 class FileAvailableTrigger(BaseTrigger):

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.compat import (
 )
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
-from airflow_provider_cloudstore.protocol import waiting
+from airflow_provider_cloudstore.protocol import file_wait
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import context, store_file
@@ -58,8 +58,8 @@ class Worker:
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
     for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(waiting, seconds, 0.0)
-    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.2)
+        monkeypatch.setattr(file_wait, seconds, 0.0)
+    monkeypatch.setattr(file_wait, "INCONCLUSIVE_SECONDS", 0.2)
     return Worker()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cloudstore.compat import AirflowFailException, BaseOperator
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.exceptions import ConfigurationError, InvalidInputError
+from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.operators.cloudstore import (
     DeleteFolderOperator,
     DownloadFileOperator,
@@ -126,9 +126,3 @@ def test_an_id_that_is_no_text_reaches_the_guards_as_it_is(value: Any, native: b
     for operator in each_operator(value):
         operator.render_template_fields({}, dag.get_template_env())
         assert getattr(operator, next(iter(operator.template_fields))) is value
-
-
-@pytest.mark.parametrize("conn_id", [None, 5, ["a"]])
-def test_a_connection_id_that_is_no_text_is_a_permanent_error(conn_id: Any) -> None:
-    with pytest.raises(ConfigurationError, match="cloudstore_conn_id must be a string, not"):
-        DeleteFolderOperator(task_id="delete", folder_id="a", cloudstore_conn_id=conn_id).execute({})

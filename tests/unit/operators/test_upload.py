@@ -12,7 +12,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol import waiting
+from airflow_provider_cloudstore.protocol import file_wait
 from tests.dag_runs import succeed
 from tests.dags import operator_dags as dags
 from tests.support import store_file
@@ -38,7 +38,7 @@ def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(waiting, seconds, 0.0)
+        monkeypatch.setattr(file_wait, seconds, 0.0)
     polled, poll = set[str](), CloudStoreHook.poll_file
 
     def poll_late(hook: CloudStoreHook, file_id: str) -> Any:
@@ -75,7 +75,7 @@ def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_
 
 
 def test_what_is_deferred_is_the_id_and_the_time_of_the_upload(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "ON_WORKER_SECONDS", 0.0)
+    monkeypatch.setattr(file_wait, "ON_WORKER_SECONDS", 0.0)
     task = waiting_task(Store(), deferrable=True, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         task.attempt()
@@ -108,7 +108,7 @@ ENDED: dict[str, Any] = {
 def test_without_a_store_whatever_ends_the_wait_is_permanent_and_names_the_sensor(
     emulator: Emulator, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.05)
+    monkeypatch.setattr(file_wait, "INCONCLUSIVE_SECONDS", 0.05)
     fault, kind = ENDED[ended]
     if fault:
         emulator.fault("status", **fault, operation="link", times=0)

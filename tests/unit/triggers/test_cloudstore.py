@@ -11,14 +11,14 @@ import pytest
 from airflow_provider_cloudstore.compat import BaseHook
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import connection
-from airflow_provider_cloudstore.protocol import waiting
+from airflow_provider_cloudstore.protocol import file_wait
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger
 from tests.support import store_file
 
 
 @pytest.fixture(autouse=True)
 def _no_scheduler_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(file_wait, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_connection_that_is_deleted_and_added_again_ends_no_wait(emulator: Emu
 
 def test_a_connection_that_does_not_come_back_ends_it(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
-    monkeypatch.setattr(waiting, "INCONCLUSIVE_SECONDS", 0.2)
+    monkeypatch.setattr(file_wait, "INCONCLUSIVE_SECONDS", 0.2)
     event = run(emulator)
     assert event["error"]["kind"] == "ConfigurationError"
     assert "it is not defined" in event["error"]["reason"]

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.waiting import FileWait
+from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
