@@ -1,9 +1,10 @@
 """Values that must never be printed: recognizing them, listing the forms in which programs print them, and masking them in text.
 
 A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form, so masking only the raw value
-would not protect it. ``parameter_secrets`` and ``url_secrets`` tell what in an argument is secret. ``redact`` masks known secrets in
-any text; ``redact_parameters`` masks what looks like a credential in a service's text; ``redact_url`` and ``redact_path`` show a URL
-or a path without credentials.
+would not protect it.
+
+``parameter_secrets`` and ``url_secrets`` tell what in an argument is secret. ``redact`` masks known secrets in any text,
+``redact_parameters`` what looks like a credential in a service's text. ``redact_url`` and ``redact_path`` show a URL or a path.
 """
 
 from __future__ import annotations
