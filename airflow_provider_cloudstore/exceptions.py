@@ -171,7 +171,7 @@ class InvalidResponseError(CloudStoreError):
 
 
 class RequestRejectedError(CloudStoreError):
-    """Another HTTP 4xx: the same request may succeed later. Airflow's retries apply."""
+    """HTTP 409, 423 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
     default_wait: ClassVar[Wait] = "tolerates"
     default_advice = (

@@ -89,7 +89,7 @@ class Service:
         IN_DOCUMENT,
         "choice",
         "Token in",
-        "Where the token is sent: header, parameter (form or query), or document (a POST's header, a GET's query).",
+        "Where the token goes: header, parameter (form or query), or document (header for POST, query for GET).",
         TOKEN_PLACES,
     )
     parameters: Mapping[str, str] = declare(
@@ -108,7 +108,7 @@ class Service:
         "conditions",
         "Success when",
         "A 2xx response is a success if this is true: path=value (equal), path (present, not empty) or !path (absent or empty). "
-        "Join conditions with & (and) and | (or). For one call each: a JSON object with the keys delete, upload and link.",
+        "Join conditions with & (and), then | (or). Or one condition per call: an object with the keys delete, upload, link.",
     )
     message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the message in an error.")
     file_id_path: Paths = declare(

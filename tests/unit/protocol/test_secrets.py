@@ -92,7 +92,11 @@ def test_a_path_is_shown_without_credentials(path: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "masked", "kept"),
-    [[re.findall(r"`(.*?)`", cell) for cell in row] for row in rows("| source URL | masked |")],
+    [
+        *([re.findall(r"`(.*?)`", cell) for cell in row] for row in rows("| source URL | masked |")),
+        (["https://ghp_0123456789:x-oauth-basic@src/f"], ["ghp_0123456789"], ["x-oauth-basic"]),
+        (["https://admin:s3cr3t-pw@src/f#x=1"], ["admin:s3cr3t-pw", "x=1"], ["admin"]),
+    ],
 )
 def test_of_a_source_url_its_credentials_are_masked_and_the_rest_stays(
     url: list[str], masked: list[str], kept: list[str]
