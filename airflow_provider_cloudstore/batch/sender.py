@@ -216,7 +216,7 @@ class Sender:
             if pause is None:
                 return outcome
             await asyncio.sleep(pause)
-            if isinstance(outcome, exceptions.AuthenticationError) and not await self.client.has_new_token(settings.access_token):
+            if isinstance(outcome, exceptions.AuthenticationError) and not await self.client.renew_token(settings.access_token):
                 return outcome
             known = attempts.after(outcome)
 

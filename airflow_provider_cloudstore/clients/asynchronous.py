@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -73,6 +73,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     ) -> T:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
+        if self.settings.access_token == NO_TOKEN:
+            await self.renew_token(NO_TOKEN)
         while True:
             attempts, used = attempts.next(), self.settings
             response = await self.send(operation.request(used), ends_at - time.monotonic())
@@ -83,12 +85,12 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             if pause is None:
                 raise outcome
             await asyncio.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and not await self.has_new_token(used.access_token):
+            if isinstance(outcome, AuthenticationError) and not await self.renew_token(used.access_token):
                 raise outcome
             attempts = attempts.after(outcome)
 
-    async def has_new_token(self, refused: Secret) -> bool:
-        """Return whether there is a token other than the refused one; read the connection again unless another call has."""
+    async def renew_token(self, refused: Secret) -> bool:
+        """Read the connection again, unless another call has, and return whether there is another token now."""
         async with self._renewing:  # one task reads the connection, and the others wait for the token
             if self.settings.access_token == refused:
                 self.settings = await self._renew(refused)

@@ -27,7 +27,7 @@ from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -78,6 +78,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
+        if self.settings.access_token == NO_TOKEN:
+            self.renew_token(NO_TOKEN)
         while True:
             attempts, used = attempts.next(), self.settings
             response = self.send(operation.request(used), ends_at - time.monotonic())
@@ -88,12 +90,12 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and not self.has_new_token(used.access_token):
+            if isinstance(outcome, AuthenticationError) and not self.renew_token(used.access_token):
                 raise outcome
             attempts = attempts.after(outcome)
 
-    def has_new_token(self, refused: Secret) -> bool:
-        """Return whether there is a token other than the refused one; read the connection again unless another thread has."""
+    def renew_token(self, refused: Secret) -> bool:
+        """Read the connection again, unless another thread has, and return whether there is another token now."""
         with self._renewing:
             if self.settings.access_token == refused:
                 self.settings = self._renew(refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,11 +13,10 @@ from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.connection import amask, mask, read_connection, read_connection_async
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
 T = TypeVar("T")
+_opening = threading.Lock()  # threads may share a hook
 
 MISSING_FILE_ID = "airflow-connection-test"
 """The id of a file that does not exist, for the connection test and the doctor."""
@@ -92,11 +93,12 @@ class CloudStoreHook(BaseHook):
 
     @property
     def _http(self) -> BlockingClient:
-        if self._client is None:
-            from airflow_provider_cloudstore.clients.blocking import BlockingClient
+        from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-            self._client = BlockingClient(self._with_token(self.settings), self.read_settings)
-        return self._client
+        with _opening:
+            if self._client is None:
+                self._client = BlockingClient(self.settings, self.read_settings)
+            return self._client
 
     @property
     def settings(self) -> Settings:
@@ -151,7 +153,7 @@ class CloudStoreHook(BaseHook):
         """Send a call that this package has no method for, such as ``hook.request("POST", "/file/rename", {...})``.
 
         The call goes to ``path`` below the service's ``api_path``, with the connection's token. Errors, retries and masking are
-        those of the other methods. Messages show the values of the parameters, except for credentials.
+        those of the other methods. Messages show the value of the first parameter, unless it is a credential.
 
         :param method: ``GET`` or ``POST``.
         :param path: the path below ``api_path``: segments of letters, digits, ``_`` and ``-``.
@@ -191,7 +193,10 @@ class CloudStoreHook(BaseHook):
             return stream(self._http, download, file, path_text, self.create_download_link, longest_pause=time_budget)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
+        """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends.
+
+        :raises ConfigurationError: if the connection is invalid, so that a task that begins to wait fails at once.
+        """
         operation = CreateDownloadLink(self.settings, file_id)
         try:
             link = self._perform(operation, max_attempts=1)
@@ -222,18 +227,13 @@ class CloudStoreHook(BaseHook):
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
         return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
 
-    def read_settings(self, refused: Secret | None = None) -> Settings:
-        """Read the Airflow connection, even if it was read before, because its token may have been rotated.
+    def read_settings(self, refused: Secret = NO_TOKEN) -> Settings:
+        """Read the Airflow connection, even if it was read before, and get a token if it has keys.
 
-        :param refused: the token that the service has refused; a connection with keys then gets a new token.
+        :param refused: a token that the service refused; a connection with keys then gets another one.
         :raises ConfigurationError: if the connection is invalid.
         """
-        return self._with_token(read_connection(self.cloudstore_conn_id, self.get_connection), refused)
-
-    def _with_token(self, settings: Settings, refused: Secret | None = None) -> Settings:
-        settings = with_token(settings, refused)
-        mask(settings.secrets)
-        return settings
+        return read_connection(self.cloudstore_conn_id, self.get_connection, refused)
 
 
 @dataclass(slots=True)
@@ -257,9 +257,6 @@ class CloudStoreAsyncHook(BaseHook):
 
     Use it with ``async with``. All hooks of an event loop share the settings that they read from a connection, and one HTTP
     session for each connection. A connection in use is read again when the service rejects its token.
-
-    Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent error is also an
-    ``AirflowFailException``.
 
     :param cloudstore_conn_id: the Airflow connection of type ``cloudstore``.
     """
@@ -302,7 +299,7 @@ class CloudStoreAsyncHook(BaseHook):
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""
         client = await self._client()
-        return await client.perform(DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
+        return await client.perform(DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing), budget=time_budget())
 
     async def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
@@ -311,12 +308,12 @@ class CloudStoreAsyncHook(BaseHook):
         client = await self._client()
         operation = UploadFromUrl(client.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
         await amask(operation.secrets)
-        return await client.perform(operation)
+        return await client.perform(operation, budget=time_budget())
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """See :meth:`CloudStoreHook.create_download_link`."""
         client = await self._client()
-        link = await client.perform(CreateDownloadLink(client.settings, file_id))
+        link = await client.perform(CreateDownloadLink(client.settings, file_id), budget=time_budget())
         await amask(secrets_of(link))
         return link
 
@@ -327,7 +324,7 @@ class CloudStoreAsyncHook(BaseHook):
         client = await self._client()
         operation = OtherCall(client.settings, method, path, parameters or {}, idempotent=idempotent)
         await amask(operation.secrets)
-        return await client.perform(operation)
+        return await client.perform(operation, budget=time_budget())
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`. This method also returns an error of the connection, and does not mask the token.

@@ -24,28 +24,30 @@ log = logging.getLogger(__name__)
 _ALWAYS_MASKED = 16  # characters; Airflow does not mask secrets below a configurable length, nor some common words
 
 
-def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> Settings:
+def read_connection(conn_id: str, get_connection: Callable[[str], Connection], refused: Secret | None = None) -> Settings:
     """Read the settings of a connection, and log likely mistakes in it.
 
+    :param refused: a token that the service refused; with it, a connection with keys gets another one.
     :raises ConfigurationError: if the connection is not defined or invalid.
     """
     connection = None
     with suppress(AirflowNotFoundException):
         connection = get_connection(conn_id)
     settings = _parsed(conn_id, connection)
+    if refused is not None:
+        settings = with_token(settings, refused)
     mask(settings.secrets)
     return settings
 
 
 async def read_connection_async(conn_id: str, refused: Secret | None = None) -> Settings:
-    """Do the same as :func:`read_connection` on an event loop, and get a token if the connection has keys.
-
-    :param refused: the token that the service has refused.
-    """
+    """Do the same as :func:`read_connection` on an event loop."""
     connection = None
     with suppress(AirflowNotFoundException):
         connection = await get_async_connection(conn_id)
-    settings = await asyncio.to_thread(with_token, _parsed(conn_id, connection), refused)
+    settings = _parsed(conn_id, connection)
+    if refused is not None:
+        settings = await asyncio.to_thread(with_token, settings, refused)
     await amask(settings.secrets)
     return settings
 

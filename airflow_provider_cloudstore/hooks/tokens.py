@@ -9,13 +9,13 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cloudstore.exceptions import AuthenticationError, ConfigurationError, PermissionDeniedError, ServiceError
+from airflow_provider_cloudstore.exceptions import AuthenticationError, ConfigurationError, ServiceError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.protocol.other_calls import Authorization, Authorize
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.other_calls import Authorize
+from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-REFUSALS = (AuthenticationError, PermissionDeniedError, ServiceError)  # of ``POST /authorize``: the keys are wrong
+REFUSALS = (AuthenticationError, ServiceError)  # of ``POST /authorize``: the keys are wrong
 _REFUSED_SECONDS = 300.0  # keys that the service refused are not tried again for this long: it may lock the account
 
 
@@ -24,14 +24,14 @@ class _Account:
     """The token of one account, or the refusal of its keys. One thread requests the token while the others wait."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    kept: Authorization | None = None
+    kept: tuple[Secret, str] | None = None
     refusal: tuple[float, ConfigurationError] | None = None
 
 
 _accounts: dict[tuple[object, ...], _Account] = {}
 
 
-def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
+def with_token(settings: Settings, refused: Secret = NO_TOKEN) -> Settings:
     """Return the settings with a token if the connection has keys; otherwise, return them unchanged. This function blocks.
 
     :param refused: a token that the service refused; it is replaced.
@@ -45,7 +45,7 @@ def with_token(settings: Settings, refused: Secret | None = None) -> Settings:
     with account.lock:
         if account.refusal and time.monotonic() < account.refusal[0] + _REFUSED_SECONDS:
             raise replace(account.refusal[1], subject=settings.conn_id)
-        if account.kept is None or account.kept.access_token == refused:
+        if account.kept is None or account.kept[0] == refused:
             from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
             try:

@@ -123,12 +123,6 @@ class DownloadFileOperator(WaitingOperator):
         self.target: Any = target
         self.expected_sha256: Any = expected_sha256
 
-    def _redact_fields(self) -> None:
-        from airflow_provider_cloudstore.protocol.secrets import holds_credentials, redact_path
-
-        if holds_credentials(str(self.target)):
-            self.target = redact_path(str(self.target))
-
     def execute(self, context: Context) -> DownloadedFileXCom:
         """Validate the arguments, wait for the file if ``wait_for_file`` is set, and download it."""
         from airflow_provider_cloudstore.protocol.download_requests import validate_sha256

@@ -40,7 +40,7 @@ def send_once(
     if store is None:
         return send()
     max_tries = context["ti"].max_tries  # Airflow raises it when the task is cleared, but not when it is retried
-    found = store.get(STATE_KEY)
+    found, in_doubt = store.get(STATE_KEY), None
     # A task that was cleared after its end sends again, because clearing asks for that. But a task that was killed before it
     # could report how the upload ended must report it first.
     if found is not None and found.get("max_tries") in (None, max_tries):
@@ -53,13 +53,14 @@ def send_once(
             _note(store, found | {"max_tries": max_tries})
             advice = UploadFromUrl.hints[OutcomeUnknownError]
             raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
+        in_doubt = found
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
     record = {"sent_at": datetime.now(UTC).isoformat(timespec="seconds"), "max_tries": None, "result": None}
     store.set(STATE_KEY, record)
     try:
         result = send()
     except CloudStoreError as error:
-        _note(store, record | {"max_tries": max_tries} if error.may_have_effect else None)
+        _note(store, record | {"max_tries": max_tries} if error.may_have_effect else in_doubt)
         raise
     _note(store, record | {"max_tries": max_tries, "result": result})
     return result

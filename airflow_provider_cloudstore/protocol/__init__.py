@@ -1,4 +1,1 @@
-"""The service's API as values: requests, and the meanings of responses and failures. Both clients share every decision.
-
-Nothing in this package opens a socket, reads a clock or sleeps. From Airflow, it uses only the base classes of `exceptions.py`.
-"""
+"""The service's API as values and decisions, which both clients share: no socket, no clock, no sleep."""

@@ -144,7 +144,9 @@ class Download:
 
         :raises CloudStoreError: if the body is neither the file nor its rest; ``retried`` says whether to make another attempt.
         """
-        if head.status == 200 and (self._expected or "transfer-encoding" in head.headers or _length(head) is not None):
+        if head.status == 200 and (
+            self._expected or head.headers.get("transfer-encoding") == "chunked" or _length(head) is not None
+        ):
             self._whole, self.sha256 = head, hashlib.sha256()
             return 0
         total = _length(self._whole) or 0
@@ -189,8 +191,9 @@ class Download:
         if self._expected and digest != self._expected:
             reason = f"the SHA-256 of the {size:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
-        with suppress(zlib.error):  # it is not compressed
-            beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
+        with suppress(zlib.error):  # another content coding
+            if "content-encoding" in self._whole.headers:
+                beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
         secrets = (*self.settings.secrets, *secrets_of(link))
         reading = read(replace(self._whole, body=beginning), secrets)
         names = path, urlsplit(link.url_with_token or "").path  # a redirect's target says nothing
@@ -217,8 +220,8 @@ def _page_or_error(reading: Reading, names: tuple[str, ...], settings: Settings)
     if not beginning or "content-disposition" in headers:
         return ""
     endings = {PurePath(name.lower()).suffix for name in names}
-    is_error = len(beginning) < BEGINNING and not reading.problem and has_sign_of_error(reading, has_result=False)
-    if is_error and ".json" not in endings:
+    is_error = len(beginning) < BEGINNING and isinstance(reading.data, dict) and has_sign_of_error(reading, has_result=False)
+    if is_error and not any("json" in ending for ending in endings):
         words = reading.redacted(reading.message(settings.service) or reading.key_names)
         return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
     is_page = headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (

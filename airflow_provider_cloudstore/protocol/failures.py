@@ -5,12 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.exceptions import (
-    AuthenticationError,
-    CloudStoreError,
-    OutcomeUnknownError,
-    TransientServiceError,
-)
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.meanings import Meaning
@@ -28,7 +23,7 @@ def error_of_response(
     meaning: Meaning, reading: Reading, operation: Operation[Any], settings: Settings, attempts: Attempts
 ) -> CloudStoreError:
     """Return the error of an attempt that received a response."""
-    link = finding.find_link("", replace(reading, secrets=()), settings.service, settings.base_url)
+    link = finding.find_link("", reading, settings)
     if link and not isinstance(reading.data, str):  # the message may repeat the download token
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
     # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
@@ -59,9 +54,7 @@ def error_of(
     """
     if meaning is meanings.TOKEN_REFUSED and settings.keys:
         meaning = meanings.TOKEN_ENDED
-    kind = error_class(meaning, operation, in_doubt=attempts.in_doubt)
-    if kind not in (meaning.error, meaning.if_not_idempotent):  # an earlier attempt has changed the class
-        meaning = replace(meaning, advice="", wait=None)
+    meaning = meaning.settled(operation, in_doubt=attempts.in_doubt)
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
@@ -69,34 +62,12 @@ def error_of(
     if details:
         reason = f"{reason}: {details}".rstrip(". ")
     secrets = (*settings.secrets, *operation.secrets)
-    return kind(
+    return meaning.error(
         redact(reason, secrets),
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=f"{operation.hints.get(kind, '')} {meaning.advice or kind.default_advice}".strip(),
+        advice=f"{operation.hints.get(meaning.error, '')} {meaning.advice or meaning.error.default_advice}".strip(),
         wait=meaning.wait,
         **more,
     )
-
-
-def error_class(meaning: Meaning, operation: Operation[Any], *, in_doubt: bool) -> type[CloudStoreError]:
-    """Return the class of the error that a call ends with.
-
-    If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
-
-    - an error that itself leaves the outcome open, or a refused token, keeps its class;
-    - an idempotent call whose request was sent keeps its class, too;
-    - any other error that is retried becomes ``TransientServiceError``;
-    - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
-
-    :param in_doubt: whether an earlier attempt may have had an effect.
-    """
-    kind = meaning.error
-    if meaning.if_not_idempotent and not operation.idempotent:
-        kind = TransientServiceError if operation.resends_in_doubt else meaning.if_not_idempotent
-    if not in_doubt or kind.may_have_effect or kind is AuthenticationError:
-        return kind
-    if kind.retried and not (operation.idempotent and kind.sent):
-        return TransientServiceError
-    return kind if operation.idempotent else OutcomeUnknownError

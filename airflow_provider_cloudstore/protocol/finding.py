@@ -16,6 +16,7 @@ from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
 from airflow_provider_cloudstore.protocol.services import Service
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink
 
 _TOKENS_IN_QUERY = ("download_token", "token")
@@ -38,43 +39,40 @@ def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
     return tuple({Secret(link.token), *url_secrets(link.url_with_token or "")})
 
 
-def find_file_id(reading: Reading, service: Service, secrets: tuple[Secret, ...]) -> str | None:
-    """Return the id of an uploaded file; None if the response has no id, or repeats one of ``secrets`` in its place."""
-    return next(_texts(service.file_id_path.values_in(reading.data), secrets), None)
+def find_file_id(reading: Reading, service: Service, *, refused: tuple[Secret, ...]) -> str | None:
+    """Return the id of an uploaded file; None if the response has no id, or repeats one of the refused secrets in its place."""
+    return next(_texts(service.file_id_path.values_in(reading.data), refused), None)
 
 
-def find_link(file_id: str, reading: Reading, service: Service, base_url: str) -> DownloadLink | None:
+def find_link(file_id: str, reading: Reading, settings: Settings, *, refused: tuple[Secret, ...] = ()) -> DownloadLink | None:
     """Return the download link in a response, or None if the response contains no token.
 
-    A value that repeats a secret of the call is used neither as the token nor as the URL.
-
-    :param base_url: the URL against which a URL without a host is resolved.
+    :param refused: secrets; a value that repeats one of them is used neither as the token nor as the URL.
     """
-    created_at = moment(reading.response.received)
-    urls = _urls(reading, service, base_url)
-    token = _token(reading, service) or next(filter(None, map(_token_in_query, urls)), None)
+    service, created_at = settings.service, moment(reading.response.received)
+    texts = _texts(service.download_url_path.values_in(reading.data), refused)
+    urls = [absolute_url(text, settings.base_url) for text in texts if re.search("[/?]", text)]  # other text is a word
+    urls = [url for url in urls if _URL.fullmatch(url)]
+    token = _token(reading, service, refused) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
     if _URL.match(token):  # the URL is its own token
-        urls = [absolute_url(token, base_url)]
+        urls = [absolute_url(token, settings.base_url)]
     elif not urls and service.download_url:
         urls = [service.download_url.replace("{token}", quote(token, safe=""))]
     expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(reading.data))
     return DownloadLink(file_id, token, next(iter(urls), None), created_at, next(filter(None, expiries), None))
 
 
-def _urls(reading: Reading, service: Service, base_url: str) -> list[str]:
-    """Return the URLs at ``download_url_path``. A text without a slash or a question mark is no relative URL, but a word."""
-    texts = _texts(service.download_url_path.values_in(reading.data), reading.secrets)
-    return [url for text in texts if re.search("[/?]", text) and _URL.fullmatch(url := absolute_url(text, base_url))]
-
-
-def _token(reading: Reading, service: Service) -> str | None:
+def _token(reading: Reading, service: Service, refused: tuple[Secret, ...]) -> str | None:
     """Return the token at ``token_path``, or a body of plain text, unless it is a short word or has spaces, as a message has."""
     found = service.token_path.values_in(reading.data)
     if isinstance(reading.data, str) and len(reading.data) >= _MIN_BARE_TOKEN and not service.knows(reading.data):
         found = iter([reading.data])
-    return next((text for text in _texts(found, reading.secrets) if not re.search(r"\s", text) or _URL.match(text)), None)
+    for text in _texts(found, refused):
+        if _URL.match(text) or not re.search(r"\s", text):
+            return text
+    return None
 
 
 def absolute_url(text: str, base_url: str) -> str:

@@ -104,7 +104,7 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
             f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",
             advice="Set it to the id of a single folder, as the service shows it.",
         )
-    if any(_is_same_folder(folder_id, one) for one in protected):
+    if _normalized(folder_id) in map(_normalized, protected):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, and deletion is "
             "permanent"
@@ -112,10 +112,8 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     return folder_id
 
 
-def _is_same_folder(folder_id: str, protected: str) -> bool:
-    """Whether two ids are equal without case and surrounding slashes, or read as the same number, as ``07`` and ``7`` do."""
-    texts = [text.strip("/").casefold() for text in (folder_id, protected)]
-    return texts[0] == texts[1] or not _numbers(texts[0]).isdisjoint(_numbers(texts[1]))
+def _normalized(folder_id: str) -> str:
+    return folder_id.strip("/").casefold()
 
 
 def folder_id_problem(folder_id: str) -> str:
@@ -131,16 +129,15 @@ def _is_refused_character(char: str) -> bool:
 def _is_zero(part: str) -> bool:
     """Whether any parser of numbers may read the part, or a piece of it between colons, as zero."""
     only_zeros = not any(unicodedata.numeric(char, 1) for char in part if char.isalnum())
-    return only_zeros or any(0 in _numbers(piece) for piece in part.split(":"))
+    return only_zeros or any(map(_reads_as_zero, part.split(":")))
 
 
-def _numbers(text: str) -> set[float]:
-    """Return the numbers as which parsers may read a text."""
-    numbers = set()
+def _reads_as_zero(text: str) -> bool:
     for parse in _NUMBER_PARSERS:
         with suppress(ValueError, OverflowError):
-            numbers.add(parse(text))
-    return numbers
+            if parse(text) == 0:
+                return True
+    return False
 
 
 _REFUSED_PARTS: tuple[tuple[Callable[[str], Any], str], ...] = (

@@ -7,15 +7,18 @@ error of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.operations import Operation
 
 ErrorType = type[exceptions.CloudStoreError]
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
 )
-_NOT_THE_API = f"Something other than the version 2 API responds there. Check {exceptions.BASE_URL_ADVICE}"
 _NO_SUCH_PATH = (
     f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {exceptions.BASE_URL_ADVICE} "
     "If the response does mean that, extra 'not_found_pattern' must match it."
@@ -41,6 +44,28 @@ class Meaning:
     advice: str = ""
     wait: exceptions.Wait | None = None
     names_address: bool = False
+
+    def settled(self, operation: Operation[Any], *, in_doubt: bool) -> Meaning:
+        """Return the meaning for a call of an operation, with the class of the error that the call ends with.
+
+        If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
+
+        - an error that itself leaves the outcome open, or a refused token, keeps its class;
+        - an idempotent call whose request was sent keeps its class, too;
+        - any other error that is retried becomes ``TransientServiceError``;
+        - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
+
+        :param in_doubt: whether an earlier attempt may have had an effect.
+        """
+        kind = self.error
+        if self.if_not_idempotent and not operation.idempotent:
+            kind = exceptions.TransientServiceError if operation.resends_in_doubt else self.if_not_idempotent
+        if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
+            return replace(self, error=kind)
+        if operation.idempotent and (kind.sent or not kind.retried):
+            return replace(self, error=kind)
+        kind = exceptions.TransientServiceError if kind.retried else exceptions.OutcomeUnknownError
+        return replace(self, error=kind, advice="", wait=None)
 
 
 # Requests without a complete response.
@@ -96,7 +121,6 @@ NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, na
 """HTTP 404 with a web page, or with a body that does not match the connection's ``not_found_pattern``."""
 REJECTED = Meaning(exceptions.RequestRejectedError)
 BAD_REQUEST = Meaning(exceptions.BadRequestError)
-WRONG_METHOD = Meaning(exceptions.BadRequestError, advice=_NOT_THE_API, names_address=True)
 REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
 
 # Responses with HTTP 2xx that are not a success.
@@ -112,14 +136,17 @@ NO_FILE_ID = Meaning(
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
 )
 NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
+
+UNMATCHED = {MISSING: NO_SUCH_PATH, MAYBE_MISSING: NO_SUCH_PATH, STATED_ERROR: UNMATCHED_ERROR}
+"""What an error means instead if the connection has a ``not_found_pattern`` that does not match it."""
+
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,
     403: FORBIDDEN,
-    405: WRONG_METHOD,
     407: PROXY_REFUSED,
     408: IN_DOUBT,
     **dict.fromkeys((404, 410), MISSING),
-    **dict.fromkeys((400, 411, 413, 414, 415, 422), BAD_REQUEST),
+    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
     **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
 }
 _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange

@@ -15,7 +15,7 @@ from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
-from airflow_provider_cloudstore.protocol.secrets import Secret, parameter_secrets, redact, redact_url
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
@@ -23,7 +23,6 @@ from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, Re
 T = TypeVar("T")
 
 USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
-
 
 Guard = Callable[[Any, Settings], str]
 """Returns an argument as it is sent, or raises :class:`InvalidInputError`."""
@@ -69,7 +68,7 @@ class Operation(Generic[T]):
             self.arguments |= _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
-        self.secrets = tuple(secret for name, value in self.arguments.items() for secret in parameter_secrets(name, value))
+        self.secrets = secrets_in(self.arguments)
         """The credentials in the arguments."""
 
     @property
@@ -186,9 +185,9 @@ class DeleteFolder(Operation[FolderDeletion]):
         super().__init__(settings, folder_id)
         self._ignore_missing = ignore_missing
 
-    def result(self, found: None, reading: Reading) -> FolderDeletion:
+    def result(self, found: None, reading: Reading, *, existed: bool | None = True) -> FolderDeletion:
         """Return the deletion, with the service's response."""
-        return self._deletion(reading, existed=True)
+        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.for_xcom(), existed)
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> FolderDeletion | None:
         """Return a deletion if the caller ignores a missing folder, or if an earlier attempt may have deleted it.
@@ -197,10 +196,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         """
         if not (self._ignore_missing or in_doubt) or not isinstance(reading.data, dict):
             return None
-        return self._deletion(reading, existed=None if in_doubt else False)
-
-    def _deletion(self, reading: Reading, *, existed: bool | None) -> FolderDeletion:
-        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.for_xcom(), existed)
+        return self.result(None, reading, existed=None if in_doubt else False)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -236,7 +232,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
-        return finding.find_file_id(reading, settings.service, (settings.access_token,))
+        return finding.find_file_id(reading, settings.service, refused=(settings.access_token,))
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
@@ -263,7 +259,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
-        return finding.find_link(self.subject, reading, settings.service, settings.base_url)
+        return finding.find_link(self.subject, reading, settings, refused=(settings.access_token, *settings.keys, *self.secrets))
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -62,26 +62,25 @@ class OtherCall(Operation[Json]):
         return reading.for_xcom()
 
 
-class Authorization(NamedTuple):
-    """A token, and the id of its account; the id is empty if the service does not give it."""
+class Authorize(Operation[tuple[Secret, str]]):
+    """Ask for an access token. Each new token ends the earlier tokens of the account.
 
-    access_token: Secret
-    account_id: str
-
-
-class Authorize(Operation[Authorization]):
-    """Ask for an access token. Each new token ends the earlier tokens of the account."""
+    The result is the token and the account's id, which is empty if the service does not give it.
+    """
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     idempotent, has_subject, needs_result = True, False, True
+    subject = ""  # the first argument is a key
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
         super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
 
-    def find(self, reading: Reading, settings: Settings) -> Authorization | None:
+    def find(self, reading: Reading, settings: Settings) -> tuple[Secret, str] | None:
         """Return the token and the account, if the response has a token."""
         token = next(_TOKEN.values_in(reading.data), None)
         account = next(_ACCOUNT.values_in(reading.data), "")
-        return Authorization(Secret(token), str(account)) if isinstance(token, str) and token else None
+        if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
+            return None
+        return Secret(token), str(account)

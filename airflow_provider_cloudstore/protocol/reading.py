@@ -72,11 +72,6 @@ class Reading:
         return {plain(name): value for name, value in self.data.items()} if isinstance(self.data, dict) else {}
 
     @property
-    def text(self) -> str:
-        """The whole body, for the patterns of the connection's owner."""
-        return self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
-
-    @property
     def key_names(self) -> str:
         """The names of the body's fields for an error message, never their values."""
         if not isinstance(self.data, dict):
@@ -85,11 +80,6 @@ class Reading:
         keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
         names = [name if re.fullmatch(r"[\w.@-]{1,40}", name) else "?" for name in keys[:20]]
         return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
-
-    @property
-    def error_states(self) -> list[str]:
-        """The states that say by a word that the call failed, such as ``error-notFound``."""
-        return [state for state in map(self.fields.get, services.ERROR_STATES) if state and _begins_as_error(state)]
 
     @property
     def is_pending(self) -> bool:
@@ -110,7 +100,8 @@ class Reading:
         """Return the service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
-        found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *self.error_states]
+        states = filter(_begins_as_error, map(self.fields.get, services.ERROR_STATES))  # such as error-notFound
+        found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *states]
         for value in found:
             if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
                 return text
@@ -155,49 +146,55 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
     """
     if reading.is_2xx and reading.problem:
         return meanings.NOT_A_RESPONSE
-    is_error = not reading.is_2xx or _reports_error(reading, service.condition_of(operation.key), has_result=has_result)
-    if is_error and has_result and not operation.idempotent:
-        return meanings.ERROR_WITH_ID
-    if not is_error and (has_result or not operation.needs_result):
+    if not reading.is_2xx or _reports_error(reading, service.condition_of(operation.key), has_result=has_result):
+        if has_result and not operation.idempotent:
+            return meanings.ERROR_WITH_ID
+        return _meaning_of_error(reading, operation, service)
+    if has_result or not operation.needs_result:
         return None
-    if not is_error and not operation.idempotent:
+    if not operation.idempotent:
         return meanings.NO_FILE_ID
-    declared = _meaning_of_pattern(reading, operation, service)
-    if is_error:
-        return declared or _meaning_of_status(reading, operation, service)
-    return declared or (meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN)
+    return _meaning_of_pattern(reading, operation, service) or (meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN)
+
+
+def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means. A call that must not be repeated is in doubt, whatever else the response says."""
+    meaning = _meaning_of_status(reading, operation, service)
+    if meaning is meanings.IN_DOUBT and not operation.idempotent:
+        return meaning
+    if declared := _meaning_of_pattern(reading, operation, service):
+        return declared
+    return meanings.UNMATCHED.get(meaning, meaning) if operation.not_found_pattern(service) else meaning
+
+
+def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means by its HTTP status, or by the status that the body of a 2xx states."""
+    status = reading.stated_status if reading.is_2xx else reading.response.status
+    if status is None:
+        return meanings.IN_DOUBT if services.INTERNAL_ERROR.search(reading.message(service)) else meanings.STATED_ERROR
+    if reading.response.status == 503 and retry_after(reading.response) is not None:
+        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
+        return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
+    meaning = meanings.of_status(status)
+    if meaning is meanings.MISSING and not isinstance(reading.data, dict):
+        return meanings.NO_SUCH_PATH if reading.problem else meanings.MAYBE_MISSING
+    return meaning
 
 
 def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
-    """Return the meaning whose pattern matches the service's words, or the whole body; None if no pattern does.
+    """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
 
     Web pages are not searched, nor is a response whose status leaves it open whether the call was carried out.
     """
     if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
         return None
-    texts = (reading.message(service), reading.text)
+    body = reading.data if isinstance(reading.data, str) else json.dumps(reading.data, ensure_ascii=False)
+    texts = (reading.message(service), body)
     patterns = {meanings.TOKEN_REFUSED: service.token_refused_pattern, meanings.MISSING: operation.not_found_pattern(service)}
     for meaning, pattern in patterns.items():
         if pattern and any(map(pattern.search, texts)):
             return meaning
     return None
-
-
-def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error that matches no pattern means: by its HTTP status, or by the status that the body of a 2xx states."""
-    status = reading.stated_status if reading.is_2xx else reading.response.status
-    is_unmatched = operation.not_found_pattern(service) is not None
-    if status is None and services.INTERNAL_ERROR.search(reading.message(service)):
-        return meanings.IN_DOUBT
-    if status is None:
-        return meanings.UNMATCHED_ERROR if is_unmatched else meanings.STATED_ERROR
-    if reading.response.status == 503 and retry_after(reading.response) is not None:
-        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
-        return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
-    meaning = meanings.of_status(status)
-    if meaning is meanings.MISSING and (is_unmatched or reading.problem):
-        return meanings.NO_SUCH_PATH
-    return meanings.MAYBE_MISSING if meaning is meanings.MISSING and not isinstance(reading.data, dict) else meaning
 
 
 def _reports_error(reading: Reading, condition: Condition | None, *, has_result: bool) -> bool:
@@ -222,10 +219,6 @@ def _begins_as_error(value: Any) -> bool:
     return str(value).strip().lower().startswith(("error", "fail"))
 
 
-def _is_off(value: Any) -> bool:
-    return str(value).strip().lower() in ("false", "0", "0.0")
-
-
 def _is_error_code(value: Any) -> bool:
     code = _number(value)
     return code is not None and code not in (0, 1, *range(200, 300))
@@ -239,7 +232,7 @@ def _says_something(value: Any) -> bool:
 
 _SIGNS: dict[tuple[str, ...], Callable[[Any], bool]] = {
     services.ERROR_STATES: _is_error_state,
-    services.ERROR_FLAGS: _is_off,
+    services.ERROR_FLAGS: lambda value: str(value).strip().lower() in ("false", "0", "0.0"),
     services.ERROR_CODES: _is_error_code,
 }
 """The fields of a JSON object that may report an error, and which of their values do: the table in docs/operate/responses.md."""

@@ -3,7 +3,7 @@
 A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form, so masking only the raw value
 would not protect it.
 
-``parameter_secrets`` and ``url_secrets`` tell what in an argument is secret. ``redact`` masks known secrets in any text,
+``secrets_in`` and ``url_secrets`` tell what in an argument is secret. ``redact`` masks known secrets in any text,
 ``redact_parameters`` what looks like a credential in a service's text. ``redact_url`` and ``redact_path`` show a URL or a path.
 """
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, urlunsplit
 
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
@@ -37,6 +36,8 @@ _WORD = re.compile(
 _NO_PASSWORD = ("", "x-oauth-basic")  # with one of these passwords, the user is a token
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
+# The digits of an account's id, unless they are part of a longer number; the escapes %20 and \u0022 are no part of it.
+_WHOLE_NUMBER = r"(?:(?<!\d)|(?<=%[\da-f]{{2}})|(?<=\\u[\da-f]{{4}})){}(?!\d)"
 
 # The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
 _SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
@@ -48,15 +49,30 @@ _PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")
 
 
-@dataclass(frozen=True, slots=True)
 class Secret:
-    """A string that ``str``, ``repr`` and ``format`` do not reveal, even inside other values."""
+    """A string that ``str``, ``repr``, ``format`` and serializers do not reveal, even inside other values."""
 
-    _value: str = field(repr=False)
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
 
     def reveal(self) -> str:
         """Return the secret. Call this only where the secret is sent."""
         return self._value
+
+
+NO_TOKEN = Secret("")
+"""In place of an access token that is still to be asked for."""
 
 
 def printed_forms(secret: Secret) -> set[str]:
@@ -87,8 +103,7 @@ def _longest_word(value: str) -> str:
 @functools.lru_cache  # a wait needs the pattern of the same token at every poll
 def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
-    # The digits of an account's id may be part of a longer number by chance.
-    parts = [rf"(?<!\d){form}(?!\d)" if form.isdecimal() else re.escape(form) for form in forms]
+    parts = [_WHOLE_NUMBER.format(form) if re.fullmatch(r"\d{1,7}", form) else re.escape(form) for form in forms]
     return re.compile("|".join(parts), re.IGNORECASE) if forms else None
 
 
@@ -145,11 +160,15 @@ def _redacted_parameter(found: re.Match[str]) -> str:
     return found[1] + MASK if is_credential else found[0]
 
 
-def parameter_secrets(name: str, value: str) -> tuple[Secret, ...]:
-    """Return the credentials in a parameter of a request: the value itself, by the parameter's name, or those in a URL."""
-    if _is_credential_parameter(name):
-        return () if is_word(value) else (Secret(value),)
-    return url_secrets(value) if "://" in value else ()
+def secrets_in(parameters: Mapping[str, str]) -> tuple[Secret, ...]:
+    """Return the credentials in the parameters of a request: values of parameters with such names, and those in URLs."""
+    found: list[Secret] = []
+    for name, value in parameters.items():
+        if _is_credential_parameter(name):
+            found += [] if is_word(value) else [Secret(value)]
+        elif "://" in value:
+            found += url_secrets(value)
+    return tuple(found)
 
 
 def _is_credential_parameter(name: str) -> bool:

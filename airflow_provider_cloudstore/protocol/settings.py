@@ -15,7 +15,7 @@ from urllib.parse import urlunsplit
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
-from airflow_provider_cloudstore.protocol.secrets import Secret, is_word, redact_url, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret, redact_url, secrets_in, url_secrets
 from airflow_provider_cloudstore.protocol.services import (
     API_V2,
     EXTRAS,
@@ -47,7 +47,7 @@ class Settings(Extras):
 
     base_url: str
     access_token: Secret
-    """The access token; empty only in the request for a token."""
+    """The access token; :data:`NO_TOKEN` until a connection with keys has asked for one."""
     service: Service = SERVICES[API_V2]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
@@ -79,7 +79,7 @@ class Settings(Extras):
         if not password:
             raise ConfigurationError("the connection has no password", advice=_NO_PASSWORD)
         keys = (Secret(connection.login), Secret(password)) if service.authorize and connection.login else ()
-        access_token = Secret("") if keys else _access_token(password)
+        access_token = NO_TOKEN if keys else _access_token(password)
         needs_file_id = extra.get("file_id_path") not in (None, "")
         warnings = tuple(f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown)
         return cls(base_url, access_token, service, keys, needs_file_id, warnings=warnings, **read)
@@ -96,9 +96,11 @@ class Settings(Extras):
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The access token, the keys, the parameters of every call, and the proxy's credentials."""
-        parameters = [Secret(value) for value in self.service.parameters.values() if not is_word(value)]
-        return (self.access_token, *self.keys, *parameters, *(url_secrets(self.proxy.reveal()) if self.proxy else ()))
+        """The credentials, the account's id, and the credentials in the parameters of every call and in the proxy's URL."""
+        parameters = self.service.parameters
+        account = (Secret(parameters["account_id"]),) if "account_id" in parameters else ()
+        proxy = url_secrets(self.proxy.reveal()) if self.proxy else ()
+        return (self.access_token, *self.keys, *account, *secrets_in(parameters), *proxy)
 
 
 def read_extra(text: Any) -> dict[str, Any]:

@@ -80,6 +80,17 @@ def test_a_retry_after_a_kill_sends_again_where_that_was_allowed(
     assert uploads(emulator) == 1
 
 
+def test_a_try_that_was_allowed_and_had_no_effect_leaves_the_earlier_one_in_doubt(
+    emulator: Emulator, killed_while_sending: Task
+) -> None:
+    emulator.fault("status", status=400, operation="upload")
+    with pytest.raises(exceptions.BadRequestError):
+        killed_while_sending.attempt(retry_unknown_outcome=True)
+    with pytest.raises(exceptions.OutcomeUnknownError):
+        killed_while_sending.attempt()
+    assert uploads(emulator) == 0
+
+
 def test_who_clears_a_task_that_was_killed_for_good_is_told_to_look_first(emulator: Emulator, killed_while_sending: Task) -> None:
     killed_while_sending.clear()
     with pytest.raises(exceptions.OutcomeUnknownError):

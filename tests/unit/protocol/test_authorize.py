@@ -53,9 +53,9 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
 @pytest.mark.parametrize(
     ("answer", "is_refusal"),
     [
-        *((answer, True) for answer in (response(200, REFUSED), response(401), response(403))),
+        *((answer, True) for answer in (response(200, REFUSED), response(401))),
         *((answer, False) for answer in (response(500), response(404), response(302), response(200, b"<html>maintenance"))),
-        *((answer, False) for answer in (response(200), response(405))),
+        *((answer, False) for answer in (response(200), response(403), response(405))),
     ],
 )
 def test_only_what_is_about_the_keys_is_a_refusal_of_them(answer: Any, is_refusal: bool) -> None:

@@ -6,19 +6,17 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.protocol.finding import find_link, secrets_of
-from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import read
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.results import FolderDeletion
-from tests.support import RECEIVED, response
+from tests.support import RECEIVED, connected, response
 
 TOKEN = Secret("s3cret/access+token")
 
 
 def link(body: Any, token_path: str = "", secrets: tuple[Secret, ...] = ()) -> Any:
-    service = Service(token_path=Paths.parse(token_path)) if token_path else Service()
-    return find_link("f1", read(response(200, body), secrets), service, "https://files.example.com/p")
+    own = connected({"token_path": token_path} if token_path else {}, "https://files.example.com/p")
+    return find_link("f1", read(response(200, body)), own, refused=secrets)
 
 
 @pytest.mark.parametrize(

@@ -148,10 +148,3 @@ def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_arou
 @pytest.mark.parametrize("folder_id", ORDINARY)
 def test_an_ordinary_id_is_sent_as_it_is(folder_id: str) -> None:
     assert DeleteFolder(settings(), folder_id).subject == folder_id
-
-
-@pytest.mark.parametrize("folder_id", ["7", "07", "+7", "7.0", "0x7", "\u0667"])
-def test_a_protected_folder_is_not_deleted_in_another_spelling_of_its_number(folder_id: str) -> None:
-    with pytest.raises(InvalidInputError, match="is protected: extra"):
-        DeleteFolder(settings(protected_folder_ids=frozenset({"7"})), folder_id)
-    assert DeleteFolder(settings(protected_folder_ids=frozenset({"7"})), "77").subject == "77"

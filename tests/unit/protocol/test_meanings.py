@@ -8,7 +8,6 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.failures import error_class
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
@@ -37,7 +36,7 @@ NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
 def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
         asked = operation(settings(), *map(VALUES.get, operation.parameters))
-        first, later = (error_class(meaning, asked, in_doubt=in_doubt) for in_doubt in (False, True))
+        first, later = (meaning.settled(asked, in_doubt=in_doubt).error for in_doubt in (False, True))
         assert first.sent is (meaning is meanings.IN_DOUBT)
         assert later.sent
 

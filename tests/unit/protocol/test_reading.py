@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES
+from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.reading import Reading, read
-from tests.support import CALLS, connected, response
+from tests.support import CALLS, connected, response, result_of, settings
 
 
 def body_of(raw: Any = b"", **headers: str) -> Reading:
@@ -303,3 +305,13 @@ def test_an_error_beside_a_files_id_says_so() -> None:
 def test_a_flag_is_an_error_only_if_it_is_false(value: Any) -> None:
     assert ending("upload", {"success": value, "file_id": "12"}) == "12"
     assert ending("delete", {"ok": value}) == "True"
+
+
+@pytest.mark.parametrize(
+    "body", [{"status": 500, "message": "invalid token"}, {"error": "Internal error: session expired while saving"}]
+)
+def test_an_upload_that_may_have_arrived_is_unknown_whatever_its_answer_says_of_the_token(body: dict[str, Any]) -> None:
+    with pytest.raises(exceptions.OutcomeUnknownError):
+        result_of(UploadFromUrl(settings(), "https://h/f"), response(200, body))
+    with pytest.raises(exceptions.AuthenticationError):
+        result_of(CreateDownloadLink(settings(), "f1"), response(200, body))

@@ -27,6 +27,7 @@ def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
     secret = Secret(AWKWARD)
     for shown in (str(secret), repr(secret), f"{[secret]}"):
         assert AWKWARD not in shown
+        assert "***" in shown
     assert secret.reveal() == AWKWARD
 
 
@@ -135,4 +136,6 @@ def test_what_gives_access_in_a_url_is_found_encoded_and_decoded() -> None:
 
 
 def test_an_account_id_is_masked_as_a_whole_number_alone() -> None:
-    assert redact("account 100, folder 100200, 100", [Secret("100")]) == "account ***, folder 100200, ***"
+    text = "account 100, folder 100200, %20100, \\u0022100\\u0022, 100"
+    assert redact(text, [Secret("100")]) == "account ***, folder 100200, %20***, \\u0022***\\u0022, ***"
+    assert redact("%2012345678 912345678", [Secret("12345678")]) == "%20*** 9***"
