@@ -51,9 +51,10 @@ def _reason(error: BaseException) -> str:
 def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS certificate verification failed: {getattr(error, 'verify_message', '').rstrip('.')}"
-    if error.reason == "WRONG_VERSION_NUMBER":
+    reason = getattr(error, "reason", None)  # a mock's error has none
+    if reason == "WRONG_VERSION_NUMBER":
         return "the answer is not TLS: the port may speak plain http"
-    return f"TLS failed ({error.reason or 'no details'})"
+    return f"TLS failed ({reason or 'no details'})"
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -47,13 +47,6 @@ def test_the_story_of_a_failed_upload_is_what_the_emulator_causes(emulator: Emul
     assert " ".join(shown.code.split()) == " ".join(f"{retry} OutcomeUnknownError: {caught.value}".split())
 
 
-def tls_error() -> ssl.SSLError:
-    """An error as OpenSSL raises it after the handshake."""
-    error = ssl.SSLError()
-    error.reason = "BAD_RECORD_MAC"
-    return error
-
-
 UNKNOWN: dict[str, dict[str, Any]] = {
     "timeout": {"status": 408},
     "error": {"status": 500},
@@ -101,7 +94,7 @@ def test_the_page_tells_why_an_upload_is_unknown_after_an_answer(answer: dict[st
         TimeoutError(),
         ConnectionResetError(),
         BrokenPipeError(),
-        tls_error(),
+        ssl.SSLError(),
         http.client.RemoteDisconnected(""),
         http.client.IncompleteRead(b""),
         http.client.BadStatusLine(""),
