@@ -158,7 +158,7 @@ class ServiceError(CloudStoreError):
 
     default_wait = "goes on"
     default_advice = (
-        "If the response is a success, set extra 'success_when'; if the service refused the token, set extra "
+        "Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set extra "
         "'token_refused_pattern'."
     )
 
@@ -195,7 +195,7 @@ class NotFoundError(RequestRejectedError):
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
-    default_advice = f"The same request would be rejected again. Check {BASE_URL_ADVICE}"
+    default_advice = f"The same request would be rejected again. Check the arguments, and {BASE_URL_ADVICE}"
 
 
 class AuthenticationError(RequestRejectedError):
@@ -206,8 +206,8 @@ class AuthenticationError(RequestRejectedError):
 
     default_wait = "ends"
     default_advice = (
-        "Set the connection's password to a valid access token. It was read once more, and no newer token works; Airflow's "
-        "retries read it again."
+        "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read "
+        "once more, and no newer token works; Airflow's retries read it again."
     )
 
 

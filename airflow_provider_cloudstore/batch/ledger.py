@@ -136,7 +136,9 @@ class Ledger:
         elif any(bad.values()):
             first = self.failures[0]
             reason = f"{self.describe(bad)}; the first, in line {first['line']:,}: {first['error']}"
-            advice = f"{BatchFailedError.default_advice} {_CHECK_UNKNOWN}" if bad[Status.UNKNOWN] else ""
+            advice = " ".join(
+                [BatchFailedError.default_advice] * bool(bad[Status.FAILED]) + [_CHECK_UNKNOWN] * bool(bad[Status.UNKNOWN])
+            )
             error = BatchFailedError(reason, operation="batch upload", advice=advice)
         self.error = error
 

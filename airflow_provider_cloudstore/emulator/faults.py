@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,6 +33,7 @@ class Fault:
 
     :param operation: one of :data:`OPERATIONS`: ``other`` is any other call, and ``*`` is all of them.
     :param times: how many requests it affects; 0 for all.
+    :param body: the text of the response, or data for JSON.
     """
 
     kind: Kind
@@ -39,12 +41,13 @@ class Fault:
     times: int = 1
     status: int = 500
     headers: dict[str, Any] = field(default_factory=dict)
-    body: str = ""
+    body: Any = ""
     seconds: float = 1.0
     after: int = 1
     effect: bool = False
 
     def __post_init__(self) -> None:
+        self.body = self.body if isinstance(self.body, str) else json.dumps(self.body)
         if self.operation not in OPERATIONS:
             raise ValueError(f"operation must be one of {', '.join(OPERATIONS)}, not {self.operation!r}")
 

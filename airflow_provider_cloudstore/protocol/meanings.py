@@ -99,6 +99,7 @@ ERROR_WITH_ID = Meaning(
     exceptions.TransientServiceError,
     exceptions.OutcomeUnknownError,
     says="{}, and the service reports an error beside the file's id",
+    advice="If this response means success, extra 'success_when' must say so.",
 )
 """The response to an upload contains a file's id, but also reports an error."""
 
@@ -134,6 +135,7 @@ NO_FILE_ID = Meaning(
     exceptions.TransientServiceError,
     exceptions.OutcomeUnknownError,
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
+    advice="If the file arrived, correct that path.",
 )
 NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
 
