@@ -199,7 +199,7 @@ class BadRequestError(RequestRejectedError, PermanentError):
 
 
 class AuthenticationError(RequestRejectedError):
-    """The service refused the token (HTTP 401, or such a message), and any newer one in the connection.
+    """The service refused the token (HTTP 401, or such a message), and the connection has no better one.
 
     Airflow's retries apply, because a rotation may be under way.
     """

@@ -153,8 +153,8 @@ def operators_page() -> str:
     intro = (
         "Import operators from `airflow_provider_cloudstore.operators.cloudstore`, the sensor from "
         "`airflow_provider_cloudstore.sensors.cloudstore`. Each also takes `cloudstore_conn_id` (default `cloudstore_default`, "
-        "templated) and the arguments of Airflow's own base class, and can be mapped. The XCom `file_page` is the link of extra "
-        "`file_page_url`."
+        "templated) and the arguments of Airflow's own base class, and can be mapped. The XCom `file_page` is the file's page, "
+        "from extra `file_page_url`."
     )
     wait = ["## Parameters of a wait", parameter_table(WaitingOperator)]
     return "\n\n".join(["# Operators and sensor", GENERATED, intro, *map(operator_section, kinds), *wait])

@@ -136,10 +136,8 @@ class Ledger:
         elif any(bad.values()):
             first = self.failures[0]
             reason = f"{self.describe(bad)}; the first, in line {first['line']:,}: {first['error']}"
-            advice = " ".join(
-                [BatchFailedError.default_advice] * bool(bad[Status.FAILED]) + [_CHECK_UNKNOWN] * bool(bad[Status.UNKNOWN])
-            )
-            error = BatchFailedError(reason, operation="batch upload", advice=advice)
+            parts = (BatchFailedError.default_advice if bad[Status.FAILED] else "", _CHECK_UNKNOWN if bad[Status.UNKNOWN] else "")
+            error = BatchFailedError(reason, operation="batch upload", advice=" ".join(filter(None, parts)))
         self.error = error
 
     def to_dict(self) -> dict[str, Any]:

@@ -61,13 +61,13 @@ class Answer:
         wanted, extra = _WANTED.get(self.name, (None, ""))
         as_upload = UploadFromUrl(self.settings, "https://example.com/file").interpret(self.outcome, self.settings)
         if wanted and not (self.error and isinstance(as_upload, exceptions.CloudStoreError)):
-            yield "the service's error was read as a success; extra 'success_when' says what a success holds"
+            yield "the service's error was read as a success; set extra 'success_when'"
         if self.error and not (wanted and isinstance(self.error, wanted)):
             is_declarable = wanted and not self.reading.problem and not isinstance(self.error, exceptions.AuthenticationError)
             todo = f"Extra '{extra}' must match what the service says" if is_declarable else self.error.advice
             yield f"{self.name}: {type(self.error).__name__}. {todo}"
         if self.name == "link" and not (self.error or self.result.url_with_token):
-            yield "link: no URL to download from; extra 'download_url_path' says where it is, or 'download_url' has it"
+            yield "link: no URL to download from; set extra 'download_url_path' or 'download_url'"
 
     def _read(self) -> dict[str, Any]:
         """What was read, and what was looked for in vain, by the extra that says where it is."""
@@ -94,7 +94,7 @@ class Answer:
             read_as = ", ".join(extra.removesuffix("_path") for extra in same)
             shown = _QUERY.sub(rf"\1{MASK}", redact_parameters(redact(exceptions.one_line(text), known)))
             fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
-        not_found = [f"no {extra.removesuffix('_path')}: extra '{extra}' says where it is" for extra in read if not read[extra]]
+        not_found = [f"no {extra.removesuffix('_path')}: set extra '{extra}'" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
         outcome = type(self.result).__name__

@@ -65,7 +65,7 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
 @pytest.mark.parametrize(
     ("replies", "says"),
     [
-        ({"file": (200, {"token": LINK_TOKEN})}, "the service's error was read as a success; extra 'success_when' says"),
+        ({"file": (200, {"token": LINK_TOKEN})}, "the service's error was read as a success; set extra 'success_when'"),
         ({"file": (200, {"ok": False, "error": "gone"})}, "missing file: ServiceError. Extra 'not_found_pattern' must match"),
         ({"file": (200, "<html>Sign in</html>")}, "missing file: InvalidResponseError. If the response has the token"),
         ({"token": (200, {"ok": False, "error": "no"})}, "wrong token: ServiceError. Extra 'token_refused_pattern' must match"),
@@ -74,7 +74,7 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
             {"link": (200, {"ok": False, "error": "on the way"})},
             "link: ServiceError. If this means that the file is not there",
         ),
-        ({"link": (200, {"token": LINK_TOKEN})}, "link: no URL to download from; extra 'download_url_path' says"),
+        ({"link": (200, {"token": LINK_TOKEN})}, "link: no URL to download from; set extra 'download_url_path'"),
     ],
 )
 def test_what_tasks_cannot_rely_on_is_a_sentence_with_what_declares_it(

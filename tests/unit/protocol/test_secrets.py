@@ -94,7 +94,7 @@ def test_a_path_is_shown_without_credentials(path: str, shown: str) -> None:
 @pytest.mark.parametrize(
     ("url", "masked", "kept"),
     [
-        *([re.findall(r"`(.*?)`", cell) for cell in row] for row in rows("| source URL | masked |")),
+        *([re.findall(r"`(.*?)`", cell) for cell in row] for row in rows("| source URL | masked piece |")),
         (["https://ghp_0123456789:x-oauth-basic@src/f"], ["ghp_0123456789"], ["x-oauth-basic"]),
         (["https://admin:s3cr3t-pw@src/f#x=1"], ["admin:s3cr3t-pw", "x=1"], ["admin"]),
     ],
