@@ -86,13 +86,11 @@ async def amask_secret(secret: str) -> None:
 
 
 def form_widgets(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Build the connection form's widgets from ``conn-fields`` of the provider info (Airflow before 3.2, Flask-AppBuilder)."""
+    """Build the widgets of the connection form (Airflow before 3.2). No check box: it would override a default with false."""
     from flask_appbuilder.fieldwidgets import BS3PasswordFieldWidget, BS3TextFieldWidget
-    from wtforms import BooleanField, PasswordField, StringField
+    from wtforms import PasswordField, StringField
 
     def widget(field: Mapping[str, Any]) -> Any:
-        if "boolean" in field["schema"]["type"]:
-            return BooleanField(field["label"], description=field["description"])
         hidden = field["schema"].get("format") == "password"
         kind, looks = (PasswordField, BS3PasswordFieldWidget) if hidden else (StringField, BS3TextFieldWidget)
         return kind(field["label"], widget=looks(), description=field["description"])

@@ -211,12 +211,6 @@ class AuthenticationError(RequestRejectedError):
     )
 
 
-class LinkRejectedError(RequestRejectedError):
-    """The download host rejected a link that was just created. The download tries again with a new link."""
-
-    retried = True
-
-
 class ChecksumError(PermanentError):
     """A downloaded file does not have the expected SHA-256. The target was not changed."""
 

@@ -180,7 +180,7 @@ class CloudStoreHook(BaseHook):
         :returns: the file's path, the name that its host gave it, its size and SHA-256.
         :raises ConfigurationError: if neither the response nor the connection gives a download URL.
         :raises ChecksumError: if the SHA-256 differs.
-        :raises RequestRejectedError: if the download's host rejects new links.
+        :raises TransientServiceError: if the download's host fails, or rejects new links.
         :raises OSError: or another error of the target's store, if the file cannot be written.
         """
         from airflow_provider_cloudstore.clients.streaming import stream

@@ -9,13 +9,12 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cloudstore.exceptions import AuthenticationError, ConfigurationError, ServiceError
+from airflow_provider_cloudstore.exceptions import AuthenticationError, ConfigurationError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.other_calls import Authorize
 from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 
-REFUSALS = (AuthenticationError, ServiceError)  # of ``POST /authorize``: the keys are wrong
 _REFUSED_SECONDS = 300.0  # keys that the service refused are not tried again for this long: it may lock the account
 
 
@@ -51,7 +50,7 @@ def with_token(settings: Settings, refused: Secret = NO_TOKEN) -> Settings:
             try:
                 with BlockingClient(settings, lambda _: settings) as client:
                     account.kept = client.perform(Authorize(settings), budget=time_budget())
-            except REFUSALS as error:
+            except AuthenticationError as error:
                 refusal = ConfigurationError(
                     f"the service gave no access token for its login and password: {error.reason}",
                     operation="connection",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow_provider_cloudstore.compat import AirflowTaskTimeout
 from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
@@ -37,8 +38,13 @@ def send_once(
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
     store: Any = context.get("task_state_store")
+    advice = UploadFromUrl.hints[OutcomeUnknownError]
     if store is None:
-        return send()
+        try:
+            return send()
+        except AirflowTaskTimeout:
+            reason = "execution_timeout ended the task while it sent this upload"
+            raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=redact_url(url), advice=advice) from None
     max_tries = context["ti"].max_tries  # Airflow raises it when the task is cleared, but not when it is retried
     found, in_doubt = store.get(STATE_KEY), None
     # A task that was cleared after its end sends again, because clearing asks for that. But a task that was killed before it
@@ -51,7 +57,6 @@ def send_once(
         reason = f"an earlier try ended while sending this upload (at {found.get('sent_at')})"
         if not retry_unknown_outcome:
             _note(store, found | {"max_tries": max_tries})
-            advice = UploadFromUrl.hints[OutcomeUnknownError]
             raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
         in_doubt = found
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)

@@ -48,11 +48,6 @@ class Attempts:
         renewed = self.renewed + isinstance(error, AuthenticationError)
         return replace(self, in_doubt=self.in_doubt or error.may_have_effect, renewed=renewed)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether no attempts are left. An attempt with a new token is extra, because it does not repeat the same request."""
-        return self.count - self.renewed >= self.maximum
-
 
 def pause_before_retry(
     error: CloudStoreError, attempts: Attempts, time_left: float, on_retry: Callable[[str], None] = log.warning
@@ -68,7 +63,7 @@ def pause_before_retry(
     if isinstance(error, AuthenticationError) and attempts.renewed < len(_RENEWAL_PAUSES):
         pause = random.uniform(0, _RENEWAL_PAUSES[attempts.renewed])
         line = f"{what}: the service refused the access token; looking for a new one"
-    elif error.retried and not attempts.exhausted:
+    elif error.retried and attempts.count - attempts.renewed < attempts.maximum:  # an attempt with a new token is extra
         doublings = min(attempts.count - 1, 10)  # 2**1024 would not fit in a float
         backoff = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
         pause = backoff if error.retry_after is None else error.retry_after

@@ -25,7 +25,7 @@ from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_o
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import USER_AGENT
-from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, has_sign_of_error, read, retry_after
+from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, has_sign_of_error, read
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.urls import url_problem
@@ -161,7 +161,9 @@ class Download:
             self._whole = _NO_RESPONSE  # so that the next attempt starts over
             return self._error(exceptions.TransientServiceError, f"{reason} in place of the rest of the file", head)
         if head.status in _LINK_REJECTED:
-            return self._error(exceptions.LinkRejectedError, f"{reason}: the download host rejected the link", head, _ON_REJECTED)
+            return self._error(
+                exceptions.TransientServiceError, f"{reason}: the download host rejected the link", head, _ON_REJECTED
+            )
         if head.status >= 300:
             return self._error(meanings.of_status(head.status).error, reason, head)
         return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
@@ -209,7 +211,7 @@ class Download:
             subject=redact(self.file_id, self.settings.secrets),
             status=head.status if head else None,
             attempts=self.attempts.count,
-            retry_after=retry_after(head) if head else None,
+            retry_after=head.retry_after if head else None,
             advice=advice,
         )
 

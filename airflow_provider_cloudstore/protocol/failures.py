@@ -9,7 +9,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.meanings import Meaning
-from airflow_provider_cloudstore.protocol.reading import Reading, retry_after
+from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -32,7 +32,7 @@ def error_of_response(
         message = ""
     shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)
     details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
-    more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": retry_after(reading.response)}
+    more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
     return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
 
 
@@ -52,9 +52,7 @@ def error_of(
     :param details: what the service said, without secrets.
     :param more: further fields of the error.
     """
-    if meaning is meanings.TOKEN_REFUSED and settings.keys:
-        meaning = meanings.TOKEN_ENDED
-    meaning = meaning.settled(operation, in_doubt=attempts.in_doubt)
+    meaning = meanings.settled(meaning, operation, settings, in_doubt=attempts.in_doubt)
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""

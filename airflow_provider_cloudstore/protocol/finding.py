@@ -50,18 +50,28 @@ def find_link(file_id: str, reading: Reading, settings: Settings, *, refused: tu
     :param refused: secrets; a value that repeats one of them is used neither as the token nor as the URL.
     """
     service, created_at = settings.service, moment(reading.response.received)
-    texts = _texts(service.download_url_path.values_in(reading.data), refused)
-    urls = [absolute_url(text, settings.base_url) for text in texts if re.search("[/?]", text)]  # other text is a word
-    urls = [url for url in urls if _URL.fullmatch(url)]
+    urls = _urls(reading, settings, refused)
     token = _token(reading, service, refused) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
-    if _URL.match(token):  # the URL is its own token
-        urls = [absolute_url(token, settings.base_url)]
-    elif not urls and service.download_url:
-        urls = [service.download_url.replace("{token}", quote(token, safe=""))]
     expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(reading.data))
-    return DownloadLink(file_id, token, next(iter(urls), None), created_at, next(filter(None, expiries), None))
+    return DownloadLink(file_id, token, _url_of(token, urls, settings), created_at, next(filter(None, expiries), None))
+
+
+def _urls(reading: Reading, settings: Settings, refused: tuple[Secret, ...]) -> list[str]:
+    """Return the URLs at ``download_url_path``. A text without a slash or a question mark is no relative URL, but a word."""
+    texts = _texts(settings.service.download_url_path.values_in(reading.data), refused)
+    urls = [absolute_url(text, settings.base_url) for text in texts if re.search("[/?]", text)]
+    return [url for url in urls if _URL.fullmatch(url)]
+
+
+def _url_of(token: str, urls: list[str], settings: Settings) -> str | None:
+    """Return the URL of a link: the token itself, the first URL of the response, or extra ``download_url``."""
+    if _URL.match(token):
+        return absolute_url(token, settings.base_url)
+    if urls or not settings.service.download_url:
+        return next(iter(urls), None)
+    return settings.service.download_url.replace("{token}", quote(token, safe=""))
 
 
 def _token(reading: Reading, service: Service, refused: tuple[Secret, ...]) -> str | None:

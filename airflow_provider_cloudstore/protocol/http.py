@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 
 from airflow_provider_cloudstore.protocol.meanings import PROXY_FAILED, PROXY_REFUSED, Meaning
 
@@ -11,6 +13,8 @@ MAX_BODY_BYTES = 1024 * 1024
 """The maximum length of a body. A longer body is cut off and rejected, because no response of this API needs more."""
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds to connect to an address; less if the request has less time."""
+_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken header must not delay a task for years
+_SECONDS = re.compile(r"\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,20 @@ class Response:
     body: bytes = field(repr=False)
     sent: float
     received: float
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds to wait, at most a day, from whole seconds or a future HTTP date (RFC 9110 section 10.2.3)."""
+        value = self.headers.get("retry-after", "").strip()
+        if _SECONDS.fullmatch(value):
+            return min(float(value), _MAX_RETRY_AFTER)
+        if not value.endswith(" GMT"):
+            return None
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - self.received
+        except (ValueError, TypeError, OverflowError):  # not a date, or out of range
+            return None
+        return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None
 
 
 def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

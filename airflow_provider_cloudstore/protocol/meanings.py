@@ -1,7 +1,7 @@
-"""The possible meanings of an attempt that failed, as data: the table in docs/operate/retries.md.
+"""Decides what an attempt means and which error its call ends with; nothing else decides that.
 
-``reading.py`` finds the meaning of a response, and the clients that of a request without a response. ``failures.py`` makes the
-error of it.
+First the possible meanings, as data: the table in docs/operate/retries.md. Below it, :func:`meaning_of` finds the meaning of a
+response; the clients find that of a request without a response. :func:`settled` turns either into the error of the call.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
-
-ErrorType = type[exceptions.CloudStoreError]
+    from airflow_provider_cloudstore.protocol.reading import Reading
+    from airflow_provider_cloudstore.protocol.services import Service
+    from airflow_provider_cloudstore.protocol.settings import Settings
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
@@ -38,34 +40,12 @@ class Meaning:
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
-    error: ErrorType
-    if_not_idempotent: ErrorType | None = None
+    error: type[exceptions.CloudStoreError]
+    if_not_idempotent: type[exceptions.CloudStoreError] | None = None
     says: str = "{}"
     advice: str = ""
     wait: exceptions.Wait | None = None
     names_address: bool = False
-
-    def settled(self, operation: Operation[Any], *, in_doubt: bool) -> Meaning:
-        """Return the meaning for a call of an operation, with the class of the error that the call ends with.
-
-        If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
-
-        - an error that itself leaves the outcome open, or a refused token, keeps its class;
-        - an idempotent call whose request was sent keeps its class, too;
-        - any other error that is retried becomes ``TransientServiceError``;
-        - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
-
-        :param in_doubt: whether an earlier attempt may have had an effect.
-        """
-        kind = self.error
-        if self.if_not_idempotent and not operation.idempotent:
-            kind = exceptions.TransientServiceError if operation.resends_in_doubt else self.if_not_idempotent
-        if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
-            return replace(self, error=kind)
-        if operation.idempotent and (kind.sent or not kind.retried):
-            return replace(self, error=kind)
-        kind = exceptions.TransientServiceError if kind.retried else exceptions.OutcomeUnknownError
-        return replace(self, error=kind, advice="", wait=None)
 
 
 # Requests without a complete response.
@@ -151,9 +131,91 @@ _OF_STATUS: dict[int, Meaning] = {
     **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
     **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
 }
+_OUTCOME_OPEN = (408, *range(500, 600))
 _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange
 
 
 def of_status(status: int) -> Meaning:
     """Return what an HTTP status other than 2xx means by itself."""
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
+
+
+def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+    """Return what a response means; None if it is a success. The first rule that applies decides.
+
+    :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
+    """
+    if reading.is_2xx and reading.problem:
+        return NOT_A_RESPONSE
+    if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
+        if has_result and not operation.idempotent:
+            return ERROR_WITH_ID
+        return _meaning_of_error(reading, operation, service)
+    if has_result or not operation.needs_result:
+        return None
+    if not operation.idempotent:
+        return NO_FILE_ID
+    return _meaning_of_pattern(reading, operation, service) or (NOT_YET if reading.is_pending else NO_TOKEN)
+
+
+def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means. A call that must not be repeated is in doubt, whatever else the response says."""
+    meaning = _meaning_of_status(reading, operation, service)
+    if meaning is IN_DOUBT and not operation.idempotent:
+        return meaning
+    if declared := _meaning_of_pattern(reading, operation, service):
+        return declared
+    return UNMATCHED.get(meaning, meaning) if operation.not_found_pattern(service) else meaning
+
+
+def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means by its HTTP status, or by the status that the body of a 2xx states."""
+    status = reading.stated_status if reading.is_2xx else reading.response.status
+    if status is None:
+        return IN_DOUBT if INTERNAL_ERROR.search(reading.message(service)) else STATED_ERROR
+    if reading.response.status == 503 and reading.response.retry_after is not None:
+        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
+        return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
+    meaning = of_status(status)
+    if meaning is MISSING and not isinstance(reading.data, dict):
+        return NO_SUCH_PATH if reading.problem else MAYBE_MISSING
+    return meaning
+
+
+def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+    """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
+
+    Web pages are not searched, nor is a response whose status leaves it open whether the call was carried out.
+    """
+    if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
+        return None
+    patterns = {TOKEN_REFUSED: service.token_refused_pattern, MISSING: operation.not_found_pattern(service)}
+    for meaning, pattern in patterns.items():
+        if pattern and reading.matches(pattern, service):
+            return meaning
+    return None
+
+
+def settled(meaning: Meaning, operation: Operation[Any], settings: Settings, *, in_doubt: bool) -> Meaning:
+    """Return the meaning with which a call ends: a row whose ``error`` is the class of the call's error.
+
+    If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
+
+    - an error that itself leaves the outcome open, or a refused token, keeps its class;
+    - an idempotent call whose request was sent keeps its class, too;
+    - any other error that is retried becomes ``TransientServiceError``;
+    - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
+
+    :param in_doubt: whether an earlier attempt may have had an effect.
+    """
+    if meaning is TOKEN_REFUSED and settings.keys:
+        meaning = TOKEN_ENDED
+    kind = meaning.error
+    if meaning.if_not_idempotent and not operation.idempotent:
+        kind = exceptions.TransientServiceError if operation.resends_in_doubt else meaning.if_not_idempotent
+    if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
+        return replace(meaning, error=kind)
+    if operation.idempotent and (kind.sent or not kind.retried):
+        return replace(meaning, error=kind)
+    kind = exceptions.TransientServiceError if kind.retried else exceptions.OutcomeUnknownError
+    return replace(meaning, error=kind, advice="", wait=None)

@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.protocol import finding, guards, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.reading import Reading, meaning_of, read
+from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -110,7 +110,7 @@ class Operation(Generic[T]):
             return error_of(outcome.meaning, outcome.reason, self, settings, attempts)
         reading = read(outcome, (*settings.secrets, *self.secrets))
         found = self.find(reading, settings)
-        meaning = meaning_of(reading, self, settings.service, has_result=found is not None)
+        meaning = meanings.meaning_of(reading, self, settings.service, has_result=found is not None)
         if meaning is None:
             return self.result(found, reading)
         done = self.result_of_missing(reading, in_doubt=attempts.in_doubt) if meaning is meanings.MISSING else None
@@ -259,7 +259,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
-        return finding.find_link(self.subject, reading, settings, refused=(settings.access_token, *settings.keys, *self.secrets))
+        return finding.find_link(self.subject, reading, settings, refused=(*settings.credentials, *self.secrets))
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

@@ -1,7 +1,6 @@
-"""Reads a response: parses its body, and decides what the response means.
+"""Reads a response: its body, the service's message, and the signs of an error. ``meanings.py`` decides what they mean.
 
-The declarations of the connection's owner come first, then the HTTP status, then a short convention, which can only turn a 2xx
-response into an error. ``services.py`` has the declarations and the convention's names; ``meanings.py`` has the errors.
+``services.py`` has the names of the convention by which a response is read where the connection declares nothing.
 """
 
 from __future__ import annotations
@@ -11,20 +10,15 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from airflow_provider_cloudstore.protocol import meanings, services
+from airflow_provider_cloudstore.protocol import services
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.paths import Condition, plain
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.storable import storable
 from airflow_provider_cloudstore.results import Json
-
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.protocol.operations import Operation
 
 PAGE_TYPES = ("text/html", "application/xhtml")
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
@@ -32,11 +26,8 @@ _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks
 
 _STATED = (401, 403, 404, 410, 429, *range(500, 600))
 """The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
-_OUTCOME_OPEN = (408, *range(500, 600))
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
-_MAX_RETRY_AFTER = 86_400.0  # seconds; a broken header must not delay a task for years
-_SECONDS = re.compile(r"\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +74,8 @@ class Reading:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a link is not ready yet: by HTTP 202, or by a state."""
-        states = {str(self.fields.get(name)).lower() for name in services.ERROR_STATES}
+        """Whether a link is not ready yet: by HTTP 202, by a state, or by plain text."""
+        states = {str(self.data).lower(), *(str(self.fields.get(name)).lower() for name in services.ERROR_STATES)}
         return self.response.status == 202 or not states.isdisjoint(services.PENDING_STATES)
 
     @property
@@ -106,6 +97,17 @@ class Reading:
             if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
                 return text
         return ""
+
+    def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
+        """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
+        if condition and isinstance(self.data, (dict, list)):
+            return not condition.holds(self.data)
+        return has_sign_of_error(self, has_result=has_result)
+
+    def matches(self, pattern: re.Pattern[str], service: Service) -> bool:
+        """Whether a pattern of the connection's owner matches the service's message, or the whole body."""
+        body = self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
+        return any(map(pattern.search, (self.message(service), body)))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
@@ -137,71 +139,6 @@ def _problem_of(text: str, content_type: str) -> str:
     if _BINARY.search(text):
         return "a body that is neither JSON nor text"
     return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
-
-
-def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """Return what a response means; None if it is a success. The first rule that applies decides.
-
-    :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
-    """
-    if reading.is_2xx and reading.problem:
-        return meanings.NOT_A_RESPONSE
-    if not reading.is_2xx or _reports_error(reading, service.condition_of(operation.key), has_result=has_result):
-        if has_result and not operation.idempotent:
-            return meanings.ERROR_WITH_ID
-        return _meaning_of_error(reading, operation, service)
-    if has_result or not operation.needs_result:
-        return None
-    if not operation.idempotent:
-        return meanings.NO_FILE_ID
-    return _meaning_of_pattern(reading, operation, service) or (meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN)
-
-
-def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means. A call that must not be repeated is in doubt, whatever else the response says."""
-    meaning = _meaning_of_status(reading, operation, service)
-    if meaning is meanings.IN_DOUBT and not operation.idempotent:
-        return meaning
-    if declared := _meaning_of_pattern(reading, operation, service):
-        return declared
-    return meanings.UNMATCHED.get(meaning, meaning) if operation.not_found_pattern(service) else meaning
-
-
-def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means by its HTTP status, or by the status that the body of a 2xx states."""
-    status = reading.stated_status if reading.is_2xx else reading.response.status
-    if status is None:
-        return meanings.IN_DOUBT if services.INTERNAL_ERROR.search(reading.message(service)) else meanings.STATED_ERROR
-    if reading.response.status == 503 and retry_after(reading.response) is not None:
-        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
-        return meanings.IN_DOUBT if reading.problem and not operation.idempotent else meanings.LIMITED
-    meaning = meanings.of_status(status)
-    if meaning is meanings.MISSING and not isinstance(reading.data, dict):
-        return meanings.NO_SUCH_PATH if reading.problem else meanings.MAYBE_MISSING
-    return meaning
-
-
-def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
-    """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
-
-    Web pages are not searched, nor is a response whose status leaves it open whether the call was carried out.
-    """
-    if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
-        return None
-    body = reading.data if isinstance(reading.data, str) else json.dumps(reading.data, ensure_ascii=False)
-    texts = (reading.message(service), body)
-    patterns = {meanings.TOKEN_REFUSED: service.token_refused_pattern, meanings.MISSING: operation.not_found_pattern(service)}
-    for meaning, pattern in patterns.items():
-        if pattern and any(map(pattern.search, texts)):
-            return meaning
-    return None
-
-
-def _reports_error(reading: Reading, condition: Condition | None, *, has_result: bool) -> bool:
-    """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
-    if condition and isinstance(reading.data, (dict, list)):
-        return not condition.holds(reading.data)
-    return has_sign_of_error(reading, has_result=has_result)
 
 
 def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
@@ -243,17 +180,3 @@ def _number(value: Any) -> int | None:
         return int(value) if value.is_integer() else -1  # no success has such a code
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None
-
-
-def retry_after(response: Response) -> float | None:
-    """Return the seconds to wait, at most a day, from whole seconds or a future HTTP date (RFC 9110 section 10.2.3)."""
-    value = response.headers.get("retry-after", "").strip()
-    if _SECONDS.fullmatch(value):
-        return min(float(value), _MAX_RETRY_AFTER)
-    if not value.endswith(" GMT"):
-        return None
-    try:
-        seconds = parsedate_to_datetime(value).timestamp() - response.received
-    except (ValueError, TypeError, OverflowError):  # not a date, or out of range
-        return None
-    return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # this module must import fast, because Airflow loads the for
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
+OPERATION_KEYS = ("delete", "upload", "link")
+"""The keys of the operations, for which extra ``success_when`` may have conditions."""
 KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
 """The names of the parameters of ``POST /authorize``, for each kind of login and password that a connection may have."""
 
@@ -171,7 +173,9 @@ SERVICES: dict[str, Service] = {
         message_path=Paths.parse("response|message|0"),
         download_url_path=Paths.parse("data.download_url"),
         not_found_pattern=_pattern("could not find (file|folder) based on"),
-        token_refused_pattern=_pattern("could not validate access_token|access token expired"),
+        token_refused_pattern=_pattern(
+            "could not (validate access_token|authenticate user)|access token expired|please provide (key|access|account)"
+        ),
     ),
 }
 """The known services, by the name that extra ``service`` takes."""

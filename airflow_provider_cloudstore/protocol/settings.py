@@ -16,14 +16,7 @@ from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret, redact_url, secrets_in, url_secrets
-from airflow_provider_cloudstore.protocol.services import (
-    API_V2,
-    EXTRAS,
-    SERVICES,
-    Extras,
-    Service,
-    extras_of,
-)
+from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, OPERATION_KEYS, SERVICES, Extras, Service, extras_of
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
@@ -100,7 +93,12 @@ class Settings(Extras):
         parameters = self.service.parameters
         account = (Secret(parameters["account_id"]),) if "account_id" in parameters else ()
         proxy = url_secrets(self.proxy.reveal()) if self.proxy else ()
-        return (self.access_token, *self.keys, *account, *secrets_in(parameters), *proxy)
+        return (*self.credentials, *account, *secrets_in(parameters), *proxy)
+
+    @property
+    def credentials(self) -> tuple[Secret, ...]:
+        """The access token and the keys; the name of a user is no secret."""
+        return (self.access_token, *(self.keys if self.service.authorize_with == "keys" else self.keys[1:]))
 
 
 def read_extra(text: Any) -> dict[str, Any]:
@@ -201,11 +199,8 @@ def _conditions(value: Any) -> dict[str, Condition]:
     """Return one condition for all operations, or a condition for each operation."""
     found = _from_json(value)
     given = found if isinstance(found, dict) else {"": value}
-    from airflow_provider_cloudstore.protocol.operations import OPERATIONS  # which imports this module
-
-    keys = [operation.key for operation in OPERATIONS]
-    if unknown := given.keys() - {"", *keys}:
-        raise ValueError(f"must have only the keys {', '.join(keys)}, not {', '.join(map(repr, unknown))}")
+    if unknown := given.keys() - {"", *OPERATION_KEYS}:
+        raise ValueError(f"must have only the keys {', '.join(OPERATION_KEYS)}, not {', '.join(map(repr, unknown))}")
     return {key: Condition.parse(text) for key, text in given.items()}
 
 

@@ -7,12 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
-from airflow_provider_cloudstore.operators.base import (
-    CloudStoreOperator,
-    FileLink,
-    context_or_empty,
-    validate_flags,
-)
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_file, wait_for
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.reading import retry_after
 from tests import support
 from tests.support import CALLS
 
@@ -109,7 +108,7 @@ def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(operat
                 for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
                     assert form not in text
             if isinstance(outcome, Response):
-                pause = retry_after(outcome)
+                pause = outcome.retry_after
                 assert pause is None or pause >= 0
 
     check()

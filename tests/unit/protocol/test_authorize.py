@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.hooks.tokens import REFUSALS
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
 from airflow_provider_cloudstore.protocol.other_calls import Authorize
@@ -60,7 +59,7 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
 )
 def test_only_what_is_about_the_keys_is_a_refusal_of_them(answer: Any, is_refusal: bool) -> None:
     own = site()
-    assert isinstance(Authorize(own).interpret(answer, own), REFUSALS) is is_refusal
+    assert isinstance(Authorize(own).interpret(answer, own), exceptions.AuthenticationError) is is_refusal
 
 
 def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says_what_helps() -> None:

@@ -89,7 +89,7 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     download = interrupted()
-    with pytest.raises(exceptions.LinkRejectedError, match="rejected the link") as refused:
+    with pytest.raises(exceptions.TransientServiceError, match="rejected the link") as refused:
         download.start_of_body(head(status), 5)
     assert refused.value.retried
     assert download.request(URL, 5).headers["Range"] == "bytes=5-"

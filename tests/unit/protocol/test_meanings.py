@@ -11,7 +11,6 @@ from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.reading import retry_after
 from tests.support import VALUES, response, settings
 
 PATTERN = re.compile("no such file", re.IGNORECASE)
@@ -36,7 +35,7 @@ NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
 def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
         asked = operation(settings(), *map(VALUES.get, operation.parameters))
-        first, later = (meaning.settled(asked, in_doubt=in_doubt).error for in_doubt in (False, True))
+        first, later = (meanings.settled(meaning, asked, settings(), in_doubt=in_doubt).error for in_doubt in (False, True))
         assert first.sent is (meaning is meanings.IN_DOUBT)
         assert later.sent
 
@@ -105,7 +104,7 @@ def test_a_wait_goes_on_tolerates_or_ends_by_what_the_service_says(got: Response
 def test_retry_after_is_seconds_or_an_http_date_to_come_and_without_it_a_503_leaves_an_upload_in_doubt(
     value: str, seconds: float | None
 ) -> None:
-    assert retry_after(response(429, retry_after=value)) == seconds
+    assert response(429, retry_after=value).retry_after == seconds
     kind = exceptions.OutcomeUnknownError if seconds is None else exceptions.RateLimitError
     assert type(judged(UploadFromUrl, response(503, retry_after=value))) is kind
     assert type(judged(UploadFromUrl, response(429, retry_after=value))) is exceptions.RateLimitError
