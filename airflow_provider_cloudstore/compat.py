@@ -17,8 +17,6 @@ from airflow import __version__
 
 _AIRFLOW = tuple(int(number) for number in re.findall(r"\d+", __version__)[:3])
 _MASKS_ON_EVENT_LOOPS = _AIRFLOW >= (3, 3, 2)
-HAS_RETRY_POLICIES = _AIRFLOW >= (3, 3)
-"""Whether ``retry_policies`` can be imported."""
 HAS_STORED_LINKS = _AIRFLOW >= (3,)
 """Whether a task asks for the links of its operator when it ends, and Airflow stores them."""
 
@@ -29,6 +27,7 @@ if TYPE_CHECKING or _AIRFLOW >= (3, 2):
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
+        AirflowTaskTerminated,
         AirflowTaskTimeout,
     )
 else:
@@ -38,8 +37,12 @@ else:
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
+        AirflowTaskTerminated,
         AirflowTaskTimeout,
     )
+
+TASK_ENDED = (AirflowTaskTimeout, AirflowTaskTerminated)
+"""What Airflow raises in a task to end it: after ``execution_timeout``, or on SIGTERM. No ``Exception``, and it is retried."""
 
 if TYPE_CHECKING or _AIRFLOW >= (3, 1):
     from airflow.sdk import BaseHook

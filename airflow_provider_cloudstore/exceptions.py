@@ -28,8 +28,6 @@ def one_line(text: str) -> str:
     Line breaks and unusual spaces become a plain space. Control, format and bidirectional characters are escaped as in a Python
     string literal.
     """
-    if text.isprintable():
-        return text
     text = _UNPRINTABLE_SPACE.sub(" ", text)
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
@@ -199,7 +197,7 @@ class BadRequestError(RequestRejectedError, PermanentError):
 
 
 class AuthenticationError(RequestRejectedError):
-    """The service refused the token (HTTP 401, or such a message), and the connection has no better one.
+    """The service refused the token (HTTP 401, or such a message), and the connection has no newer one.
 
     Airflow's retries apply, because a rotation may be under way.
     """

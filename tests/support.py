@@ -6,11 +6,13 @@ import json
 import os
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
 import pendulum
 import pytest
+from packaging.version import Version
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
@@ -21,6 +23,7 @@ from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 TOKEN = "s3cret-access-token"
+HAS_RETRY_POLICIES = Version(version("apache-airflow")) >= Version("3.3")
 VALUES = {
     "folder_id": "staging",
     "file_id": "f1",

@@ -129,7 +129,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                     self._reuses_connections = False  # the server may be closing idle connections, as when it reloads
                     log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
                 return may_have_been_sent(error, limit)
-            return Response(response.status, http.headers_of(response.headers.items()), bytes(body), sent, time.time())
+            return Response(
+                response.status,
+                {name.lower(): value.strip() for name, value in response.headers.items()},
+                bytes(body),
+                sent,
+                time.time(),
+            )
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:

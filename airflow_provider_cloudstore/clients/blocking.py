@@ -165,7 +165,13 @@ class Exchange(AbstractContextManager["Exchange"]):
             return TransportFailure(meanings.IN_DOUBT, "the response is not valid HTTP")
         # A response from a user's own adapter may have only its content, and no raw stream.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
-        return Response(response.status_code, http.headers_of(response.headers.items()), b"", sent, time.time())
+        return Response(
+            response.status_code,
+            {name.lower(): value.strip() for name, value in response.headers.items()},
+            b"",
+            sent,
+            time.time(),
+        )
 
     def read(self, *, decoded: bool) -> bytes | TransportFailure:
         """Read the next bytes of the body as they arrive; at its end, return empty bytes.
@@ -227,7 +233,7 @@ class _Session(requests.Session):
         self.trust_env = False
         self.verify = ca_bundle(settings)
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        for name in ("urllib3.connection", "urllib3.connectionpool"):
+        for name in ("urllib3.connection", "urllib3.connectionpool", "urllib3.util.retry"):
             logging.getLogger(name).addFilter(_drop_our_requests)
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from airflow_provider_cloudstore.protocol.services import OPERATION_KEYS
+from airflow_provider_cloudstore.protocol import operations
 
-OPERATIONS = (*OPERATION_KEYS, "authorize", "other", "download", "*")
+OPERATIONS = (*(operation.key for operation in operations.OPERATIONS), "authorize", "other", "download", "*")
 
 
 class Kind(Enum):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow_provider_cloudstore.compat import BaseHook, form_widgets
+from airflow_provider_cloudstore.compat import TASK_ENDED, BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.connection import amask, mask, read_connection, read_connection_async
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.failures import error_of
 from airflow_provider_cloudstore.protocol.finding import secrets_of
+from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
 T = TypeVar("T")
-_opening = threading.Lock()  # threads may share a hook
 
 MISSING_FILE_ID = "airflow-connection-test"
 """The id of a file that does not exist, for the connection test and the doctor."""
@@ -38,7 +39,7 @@ class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
     The connection is read on first use, and once more if the service rejects its token. All calls and downloads of a hook share
-    an HTTP session, even across threads; use the hook as a context manager for many calls.
+    an HTTP session; use the hook as a context manager for many calls. After its first call, threads may share it, too.
 
     Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent error is also an
     ``AirflowFailException``.
@@ -95,10 +96,8 @@ class CloudStoreHook(BaseHook):
     def _http(self) -> BlockingClient:
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        with _opening:
-            if self._client is None:
-                self._client = BlockingClient(self.settings, self.read_settings)
-            return self._client
+        self._client = self._client or BlockingClient(self.settings, self.read_settings)
+        return self._client
 
     @property
     def settings(self) -> Settings:
@@ -225,7 +224,13 @@ class CloudStoreHook(BaseHook):
         return works, "\n".join(lines)
 
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
-        return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
+        try:
+            return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
+        except TASK_ENDED as ended:
+            if operation.idempotent:
+                raise
+            reason = f"the task ended with {type(ended).__name__}"
+            raise error_of(IN_DOUBT, reason, operation, self.settings, Attempts(1, count=1)) from None
 
     def read_settings(self, refused: Secret = NO_TOKEN) -> Settings:
         """Read the Airflow connection, even if it was read before, and get a token if it has keys.

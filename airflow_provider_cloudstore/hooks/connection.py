@@ -13,6 +13,7 @@ from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.hooks.tokens import with_token
+from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra
 
@@ -62,6 +63,9 @@ def _parsed(conn_id: str, connection: Connection | None) -> Settings:
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with only a connection's keys.",
             )
         settings = replace(Settings.from_connection(connection, read_extra(connection.extra)), conn_id=conn_id)
+        keys = [operation.key for operation in OPERATIONS]
+        if unknown := settings.service.success_when.keys() - {"", *keys}:
+            raise ConfigurationError(f"extra 'success_when' must have only the keys {', '.join(keys)}, not {', '.join(unknown)}")
         for warning in settings.warnings:
             log.warning("Connection '%s' %s", conn_id, warning)
         return settings
@@ -79,11 +83,7 @@ def mask(secrets: Iterable[Secret]) -> None:
 
 
 async def amask(secrets: Iterable[Secret]) -> None:
-    """Do the same as :func:`mask` on an event loop.
-
-    Airflow 3 before 3.3.2 cannot mask on an event loop, and masks only the connection's password. Nothing that this package logs
-    depends on masking.
-    """
+    """Do the same as :func:`mask` on an event loop, where Airflow can. Nothing that this package logs depends on masking."""
     for form in _forms_to_mask(secrets):
         await compat.amask_secret(form)
 

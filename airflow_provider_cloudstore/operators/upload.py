@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import AirflowTaskTimeout
+from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.operators.base import context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
@@ -28,11 +28,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
 
     With ``wait_for_file=True``, the task succeeds when the file is available. A failed wait never causes a second upload: on
     Airflow 3.3 and later, a retry only waits, for the rest of ``timeout``; before 3.3, any error that ends the wait is permanent.
-    Clearing the task uploads again.
-
-    On Airflow 3.3 and later, a retry knows what an earlier try sent. It does not send a queued upload again, even if the URL
-    renders differently; if the earlier try was killed while sending, the retry fails with ``OutcomeUnknownError``. Before 3.3, a
-    retry after a kill resends the upload.
+    The guide "Errors and retries" says what a retry does after a kill. Clearing the task uploads again.
 
     :param url: An absolute URL with scheme http, https or ftp (templated).
     :param parameters: More form fields of the upload: strings by name, such as ``{"folder_id": "42"}`` (templated).
@@ -106,7 +102,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
             yield
         except PermanentError as error:
             raise replace(error, advice=f"{advice} {error.advice}") from None
-        except (Exception, AirflowTaskTimeout) as error:
+        except (Exception, *TASK_ENDED) as error:
             if context.get("task_state_store") is not None:
                 raise
             ended = f"the upload is queued, but the task ended with {type(error).__name__}"

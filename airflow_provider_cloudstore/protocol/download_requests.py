@@ -144,9 +144,8 @@ class Download:
 
         :raises CloudStoreError: if the body is neither the file nor its rest; ``retried`` says whether to make another attempt.
         """
-        if head.status == 200 and (
-            self._expected or head.headers.get("transfer-encoding") == "chunked" or _length(head) is not None
-        ):
+        is_chunked = head.headers.get("transfer-encoding", "").lower() == "chunked"
+        if head.status == 200 and (self._expected or is_chunked or _length(head) is not None):
             self._whole, self.sha256 = head, hashlib.sha256()
             return 0
         total = _length(self._whole) or 0

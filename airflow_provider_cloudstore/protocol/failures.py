@@ -28,9 +28,9 @@ def error_of_response(
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
     # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
     message = reading.redacted(reading.message(settings.service))[:MAX_MESSAGE_LENGTH]
-    if meaning is meanings.NO_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
+    if meaning is meanings.LINK_WITHOUT_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
-    shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN or not message)
+    shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.LINK_WITHOUT_TOKEN or not message)
     details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
     more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
     return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
@@ -52,7 +52,10 @@ def error_of(
     :param details: what the service said, without secrets.
     :param more: further fields of the error.
     """
-    meaning = meanings.settled(meaning, operation, settings, in_doubt=attempts.in_doubt)
+    if meaning is meanings.TOKEN_REFUSED and settings.keys:
+        meaning = meanings.TOKEN_ENDED
+    kind = meanings.error_class(meaning, operation, in_doubt=attempts.in_doubt)
+    is_own = meaning.leaves_open or kind is meaning.error  # otherwise, an earlier attempt has changed the class
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
@@ -60,12 +63,12 @@ def error_of(
     if details:
         reason = f"{reason}: {details}".rstrip(". ")
     secrets = (*settings.secrets, *operation.secrets)
-    return meaning.error(
+    return kind(
         redact(reason, secrets),
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=f"{operation.hints.get(meaning.error, '')} {meaning.advice or meaning.error.default_advice}".strip(),
-        wait=meaning.wait,
+        advice=f"{operation.hints.get(kind, '')} {(is_own and meaning.advice) or kind.default_advice}".strip(),
+        wait=meaning.wait if is_own else None,
         **more,
     )

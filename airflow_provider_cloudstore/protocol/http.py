@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
@@ -14,7 +13,6 @@ MAX_BODY_BYTES = 1024 * 1024
 CONNECT_TIMEOUT = 10.0
 """Maximum seconds to connect to an address; less if the request has less time."""
 _MAX_RETRY_AFTER = 86_400.0  # seconds; a broken header must not delay a task for years
-_SECONDS = re.compile(r"\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Request:
 class Response:
     """One HTTP response.
 
-    :param headers: the headers, in the form that :func:`headers_of` returns.
+    :param headers: the headers, with names in lower case.
     :param body: the body; longer than :data:`MAX_BODY_BYTES` if it was cut off there.
     :param sent: when the request was sent (Unix time).
     :param received: when the response was complete (Unix time).
@@ -47,7 +45,7 @@ class Response:
     def retry_after(self) -> float | None:
         """The seconds to wait, at most a day, from whole seconds or a future HTTP date (RFC 9110 section 10.2.3)."""
         value = self.headers.get("retry-after", "").strip()
-        if _SECONDS.fullmatch(value):
+        if value.isascii() and value.isdecimal():
             return min(float(value), _MAX_RETRY_AFTER)
         if not value.endswith(" GMT"):
             return None
@@ -56,11 +54,6 @@ class Response:
         except (ValueError, TypeError, OverflowError):  # not a date, or out of range
             return None
         return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None
-
-
-def headers_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return headers with names in lower case."""
-    return {name.lower(): value.strip() for name, value in pairs}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Decides what an attempt means and which error its call ends with; nothing else decides that.
 
 First the possible meanings, as data: the table in docs/operate/retries.md. Below it, :func:`meaning_of` finds the meaning of a
-response; the clients find that of a request without a response. :func:`settled` turns either into the error of the call.
+response; the clients find that of a request without a response. :func:`error_class` says with which error the call ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
     from airflow_provider_cloudstore.protocol.reading import Reading
     from airflow_provider_cloudstore.protocol.services import Service
-    from airflow_provider_cloudstore.protocol.settings import Settings
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
@@ -33,7 +32,7 @@ class Meaning:
     """A row of the table.
 
     :param error: the class of the error.
-    :param if_not_idempotent: the class for a call that must not be repeated, if that class differs.
+    :param leaves_open: whether the call may have been carried out, so that a call that must not be repeated ends as unknown.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
     :param wait: what a wait does after the error; by default, what the error's class says.
@@ -41,7 +40,7 @@ class Meaning:
     """
 
     error: type[exceptions.CloudStoreError]
-    if_not_idempotent: type[exceptions.CloudStoreError] | None = None
+    leaves_open: bool = False
     says: str = "{}"
     advice: str = ""
     wait: exceptions.Wait | None = None
@@ -73,11 +72,11 @@ PROXY_REFUSED = Meaning(
     advice=PROXY_ADVICE,
     names_address=True,
 )
-IN_DOUBT = Meaning(exceptions.TransientServiceError, exceptions.OutcomeUnknownError)
+IN_DOUBT = Meaning(exceptions.TransientServiceError, leaves_open=True)
 """The request may have been carried out."""
 ERROR_WITH_ID = Meaning(
     exceptions.TransientServiceError,
-    exceptions.OutcomeUnknownError,
+    leaves_open=True,
     says="{}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )
@@ -108,12 +107,12 @@ REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_RE
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
 UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
 """An error that does not match the connection's ``not_found_pattern``."""
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, leaves_open=True, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
-NO_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
+LINK_WITHOUT_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
 NO_FILE_ID = Meaning(
     exceptions.TransientServiceError,
-    exceptions.OutcomeUnknownError,
+    leaves_open=True,
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
     advice="If the file arrived, correct that path.",
 )
@@ -155,7 +154,7 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
         return None
     if not operation.idempotent:
         return NO_FILE_ID
-    return _meaning_of_pattern(reading, operation, service) or (NOT_YET if reading.is_pending else NO_TOKEN)
+    return _meaning_of_pattern(reading, operation, service) or (NOT_YET if reading.is_pending else LINK_WITHOUT_TOKEN)
 
 
 def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
@@ -165,7 +164,7 @@ def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Serv
         return meaning
     if declared := _meaning_of_pattern(reading, operation, service):
         return declared
-    return UNMATCHED.get(meaning, meaning) if operation.not_found_pattern(service) else meaning
+    return UNMATCHED.get(meaning, meaning) if operation.has_subject and service.not_found_pattern else meaning
 
 
 def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
@@ -189,33 +188,26 @@ def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Se
     """
     if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
         return None
-    patterns = {TOKEN_REFUSED: service.token_refused_pattern, MISSING: operation.not_found_pattern(service)}
+    not_found = service.not_found_pattern if operation.has_subject else None
+    patterns = {TOKEN_REFUSED: service.token_refused_pattern, MISSING: not_found}
     for meaning, pattern in patterns.items():
         if pattern and reading.matches(pattern, service):
             return meaning
     return None
 
 
-def settled(meaning: Meaning, operation: Operation[Any], settings: Settings, *, in_doubt: bool) -> Meaning:
-    """Return the meaning with which a call ends: a row whose ``error`` is the class of the call's error.
+def error_class(meaning: Meaning, operation: Operation[Any], *, in_doubt: bool) -> type[exceptions.CloudStoreError]:
+    """Return the class of the error with which a call ends.
 
-    If an earlier attempt may have succeeded, a later error must not say that nothing happened. In that case
-
-    - an error that itself leaves the outcome open, or a refused token, keeps its class;
-    - an idempotent call whose request was sent keeps its class, too;
-    - any other error that is retried becomes ``TransientServiceError``;
-    - any other error of a call that must not be repeated becomes ``OutcomeUnknownError``.
+    If an earlier attempt may have been carried out, a later error must not say that nothing happened, so its class may change.
 
     :param in_doubt: whether an earlier attempt may have had an effect.
     """
-    if meaning is TOKEN_REFUSED and settings.keys:
-        meaning = TOKEN_ENDED
     kind = meaning.error
-    if meaning.if_not_idempotent and not operation.idempotent:
-        kind = exceptions.TransientServiceError if operation.resends_in_doubt else meaning.if_not_idempotent
+    if meaning.leaves_open and not operation.idempotent:
+        return exceptions.TransientServiceError if operation.resends_in_doubt else exceptions.OutcomeUnknownError
     if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
-        return replace(meaning, error=kind)
-    if operation.idempotent and (kind.sent or not kind.retried):
-        return replace(meaning, error=kind)
-    kind = exceptions.TransientServiceError if kind.retried else exceptions.OutcomeUnknownError
-    return replace(meaning, error=kind, advice="", wait=None)
+        return kind
+    if kind.retried and not (operation.idempotent and kind.sent):
+        return exceptions.TransientServiceError
+    return kind if operation.idempotent else exceptions.OutcomeUnknownError

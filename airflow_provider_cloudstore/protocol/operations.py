@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.protocol.failures import error_of, error_of_res
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
-from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER, Service
+from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
@@ -115,10 +115,6 @@ class Operation(Generic[T]):
             return self.result(found, reading)
         done = self.result_of_missing(reading, in_doubt=attempts.in_doubt) if meaning is meanings.MISSING else None
         return done or error_of_response(meaning, reading, self, settings, attempts)
-
-    def not_found_pattern(self, service: Service) -> re.Pattern[str] | None:
-        """Return the pattern of a response that the subject is missing; None if there is no pattern, or no such subject."""
-        return service.not_found_pattern if self.has_subject else None
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""

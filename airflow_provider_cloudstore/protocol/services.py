@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # this module must import fast, because Airflow loads the for
     from airflow_provider_cloudstore.protocol.secrets import Secret
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
-OPERATION_KEYS = ("delete", "upload", "link")
-"""The keys of the operations, for which extra ``success_when`` may have conditions."""
 KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
 """The names of the parameters of ``POST /authorize``, for each kind of login and password that a connection may have."""
 
@@ -110,7 +108,7 @@ class Service:
         "conditions",
         "Success when",
         "A 2xx response is a success if this is true: path=value (equal), path (present, not empty) or !path (absent or empty). "
-        "Join conditions with & (and), then | (or). Or one condition per call: an object with the keys delete, upload, link.",
+        "& (and) binds before | (or). Or one condition per call, in an object.",
     )
     message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the message in an error.")
     file_id_path: Paths = declare(

@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret, redact_url, secrets_in, url_secrets
-from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, OPERATION_KEYS, SERVICES, Extras, Service, extras_of
+from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, SERVICES, Extras, Service, extras_of
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
@@ -199,8 +199,6 @@ def _conditions(value: Any) -> dict[str, Condition]:
     """Return one condition for all operations, or a condition for each operation."""
     found = _from_json(value)
     given = found if isinstance(found, dict) else {"": value}
-    if unknown := given.keys() - {"", *OPERATION_KEYS}:
-        raise ValueError(f"must have only the keys {', '.join(OPERATION_KEYS)}, not {', '.join(map(repr, unknown))}")
     return {key: Condition.parse(text) for key, text in given.items()}
 
 

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     """Wait until a file is available: until a download link for it can be created (``GET /file/download``).
 
-    An upload is only queued, and the API has no operation that reports its state. "Not found" and an error in a response mean
-    "not yet"; the sensor also keeps polling after 429, 5xx and connection failures. Responses that say nothing about the file (a
-    web page, a redirect, 403, 405 and the like) end the wait when three in a row span at least 30 seconds; ``mode="reschedule"``
-    keeps no state between polls, so there only ``timeout`` ends such a wait. Any other error ends the wait at once.
+    An upload is only queued, and the API has no operation that reports its state. The guide "Wait for a file" has a table of what
+    ends a wait.
 
     The sensor also takes the arguments of Airflow's ``BaseSensorOperator``, such as ``poke_interval``, ``timeout`` and
     ``soft_fail``. A deferred wait polls every ``poke_interval`` in the triggerer, and ignores ``mode`` and

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
+from tests.support import HAS_RETRY_POLICIES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "airflow_provider_cloudstore"

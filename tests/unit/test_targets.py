@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pytest
 
@@ -36,8 +36,3 @@ def test_an_id_that_can_be_no_name_needs_a_target_that_names_the_file(tmp_path: 
     with pytest.raises((InvalidInputError, OSError)), atomic_write(resolve_target(f"{tmp_path}/", file_id)[0]):
         pass
     assert [*tmp_path.iterdir()] == []
-
-
-def test_a_pure_path_is_a_target(tmp_path: Path) -> None:
-    path, text = resolve_target(PurePath(tmp_path) / "f", "f1")
-    assert (path, text) == (tmp_path / "f", f"{tmp_path}/f")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator
 from tests.dag_runs import run_dag, succeed
 from tests.doc_blocks import ROOT, code_of, dag_of, for_this_airflow
+from tests.support import HAS_RETRY_POLICIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("airflow_db")]  # make test-in-time
 

@@ -34,7 +34,7 @@ OWN: Replies = {  # docs/guides/connect-a-service.md shows it
 OWN_EXTRAS = {
     "success_when": "rc=OK",
     "message_path": "why",
-    "not_found_pattern": "nothing under",
+    "not_found_pattern": "nothing under|in progress|no folder",
     "token_refused_pattern": "session is over",
     "file_id_path": "payload.fileKey",
 }

@@ -11,6 +11,7 @@ import pytest
 import requests_mock
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.hooks import cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
@@ -209,3 +210,12 @@ def test_both_hooks_refuse_a_connection_that_airflow_does_not_find_or_that_canno
         with pytest.raises(exceptions.ConfigurationError, match=f"^connection 'nowhere': .*{reason}") as failed:
             use()
         assert "hunter2x" not in "".join(traceback.format_exception(failed.value)) + caplog.text + str(capfd.readouterr())
+
+
+@pytest.mark.parametrize("ended", TASK_ENDED)
+def test_an_upload_during_which_airflow_ends_the_task_is_unknown(service: requests_mock.Mocker, ended: Any) -> None:
+    service.post(requests_mock.ANY, exc=ended)
+    with pytest.raises(exceptions.OutcomeUnknownError, match=f"the task ended with {ended.__name__}"):
+        CloudStoreHook().upload_from_url("https://h/f")
+    with pytest.raises(ended):
+        CloudStoreHook().delete_folder("d1")

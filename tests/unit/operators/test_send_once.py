@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import AirflowFailException, AirflowTaskTimeout
+from airflow_provider_cloudstore.compat import AirflowFailException
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.operators.send_once import send_once
 from tests.unit.operators.tries import SHOWN, SOURCE, Store, Task, uploads
 
 
@@ -159,11 +158,3 @@ def test_before_airflow_3_3_there_is_no_record(emulator: Emulator) -> None:
     task.attempt()
     task.attempt()
     assert uploads(emulator) == 2
-
-
-def test_an_upload_that_execution_timeout_ends_is_unknown_without_a_store() -> None:
-    def send() -> Any:
-        raise AirflowTaskTimeout
-
-    with pytest.raises(exceptions.OutcomeUnknownError, match="execution_timeout"):
-        send_once(send, {}, SHOWN, retry_unknown_outcome=False)

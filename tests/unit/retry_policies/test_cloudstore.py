@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import HAS_RETRY_POLICIES
+from tests.support import HAS_RETRY_POLICIES
 
 if HAS_RETRY_POLICIES:
     from airflow.sdk.definitions.retry_policy import RetryAction
