@@ -222,7 +222,7 @@ class FileWaitTimeoutError(PermanentError, AirflowSensorTimeout):
 
 
 class BatchInterruptedError(CloudStoreError):
-    """A batch ended early: the service or the store of the receipts failed, or the task was terminated. A retry resumes it."""
+    """A batch ended early: service or store failed, the token was refused, or the task had to end. A retry resumes it."""
 
     default_advice = (
         "With receipts, the task resumes when it is retried or cleared; with receipts=None, it sends every URL again."

@@ -51,7 +51,7 @@ class DownloadedFileXCom(TypedDict):
 
 
 class BatchFailure(TypedDict):
-    """A URL that was not queued, in a :class:`BatchXCom`."""
+    """A URL that failed or is unknown, in a :class:`BatchXCom`."""
 
     line: int
     url: str

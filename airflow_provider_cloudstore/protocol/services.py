@@ -108,7 +108,7 @@ class Service:
         "conditions",
         "Success when",
         "A 2xx response is a success if this is true: path=value (equal), path (present, not empty) or !path (absent or empty). "
-        "& (and) binds before | (or). Or one condition per call, in an object.",
+        "& (and) binds before | (or). An object can hold one condition per call.",
     )
     message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the message in an error.")
     file_id_path: Paths = declare(

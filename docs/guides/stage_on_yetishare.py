@@ -47,7 +47,7 @@ def use(file_ids: list[str]) -> int:
 
 @task
 def finished() -> None:
-    """Fails the run if a task failed."""
+    """Runs only if the tasks before it succeeded."""
 
 
 with DAG(
