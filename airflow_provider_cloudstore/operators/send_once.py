@@ -89,7 +89,8 @@ def send_once(
     try:
         result = send()
     except CloudStoreError as error:
-        record.report(sending if error.may_have_effect or earlier else None)
+        may_be_queued = error.may_have_effect and error.operation == UploadFromUrl.name  # else asking for a token failed
+        record.report(sending if may_be_queued or earlier else None)
         raise
     record.report(sending | {"result": result})
     return result

@@ -52,10 +52,7 @@ def error_of(
     :param details: what the service said, without secrets.
     :param more: further fields of the error.
     """
-    if meaning is meanings.TOKEN_REFUSED and settings.keys:
-        meaning = meanings.TOKEN_ENDED
-    kind = meanings.error_class(meaning, operation, in_doubt=attempts.in_doubt)
-    is_own = meaning.leaves_open or kind is meaning.error  # otherwise, an earlier attempt has changed the class
+    kind, advice, wait = meanings.verdict_on(meaning, operation, settings, in_doubt=attempts.in_doubt)
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
@@ -68,7 +65,7 @@ def error_of(
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=f"{operation.hints.get(kind, '')} {(is_own and meaning.advice) or kind.default_advice}".strip(),
-        wait=meaning.wait if is_own else None,
+        advice=advice,
+        wait=wait,
         **more,
     )

@@ -1,7 +1,7 @@
 """Decides what an attempt means and which error its call ends with; nothing else decides that.
 
 First the possible meanings, as data: the table in docs/operate/retries.md. Below it, :func:`meaning_of` finds the meaning of a
-response; the clients find that of a request without a response. :func:`error_class` says with which error the call ends.
+response; the clients find that of a request without a response. :func:`verdict_on` says with which error the call ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
     from airflow_provider_cloudstore.protocol.reading import Reading
     from airflow_provider_cloudstore.protocol.services import Service
+    from airflow_provider_cloudstore.protocol.settings import Settings
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
@@ -196,18 +197,21 @@ def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Se
     return None
 
 
-def error_class(meaning: Meaning, operation: Operation[Any], *, in_doubt: bool) -> type[exceptions.CloudStoreError]:
-    """Return the class of the error with which a call ends.
+def verdict_on(
+    meaning: Meaning, operation: Operation[Any], settings: Settings, *, in_doubt: bool
+) -> tuple[type[exceptions.CloudStoreError], str, exceptions.Wait | None]:
+    """Return with which error a call ends: its class, the advice, and what a wait does.
 
-    If an earlier attempt may have been carried out, a later error must not say that nothing happened, so its class may change.
-
-    :param in_doubt: whether an earlier attempt may have had an effect.
+    :param in_doubt: whether an earlier attempt may have had an effect; the error must not deny that, so its class may change.
     """
-    kind = meaning.error
+    if meaning is TOKEN_REFUSED and settings.keys:
+        meaning = TOKEN_ENDED
+    kind, advice, wait = meaning.error, meaning.advice, meaning.wait
     if meaning.leaves_open and not operation.idempotent:
-        return exceptions.TransientServiceError if operation.resends_in_doubt else exceptions.OutcomeUnknownError
-    if not in_doubt or kind.may_have_effect or kind is exceptions.AuthenticationError:
-        return kind
-    if kind.retried and not (operation.idempotent and kind.sent):
-        return exceptions.TransientServiceError
-    return kind if operation.idempotent else exceptions.OutcomeUnknownError
+        kind = exceptions.TransientServiceError if operation.resends_in_doubt else exceptions.OutcomeUnknownError
+    elif in_doubt and not (kind.may_have_effect or kind is exceptions.AuthenticationError):
+        if kind.retried and not (operation.idempotent and kind.sent):
+            kind, advice, wait = exceptions.TransientServiceError, "", None
+        elif not operation.idempotent:
+            kind, advice, wait = exceptions.OutcomeUnknownError, "", None
+    return kind, f"{operation.hints.get(kind, '')} {advice or kind.default_advice}".strip(), wait

@@ -35,7 +35,7 @@ NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
 def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
         asked = operation(settings(), *map(VALUES.get, operation.parameters))
-        first, later = (meanings.error_class(meaning, asked, in_doubt=in_doubt) for in_doubt in (False, True))
+        first, later = (meanings.verdict_on(meaning, asked, settings(), in_doubt=in_doubt)[0] for in_doubt in (False, True))
         assert first.sent is (meaning is meanings.IN_DOUBT)
         assert later.sent
 
