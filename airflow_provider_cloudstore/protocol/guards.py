@@ -94,7 +94,7 @@ def _advice(field: str) -> str:
 
 
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
-    """Return the id of a folder to delete. Protected ids are compared without regard to case and surrounding slashes.
+    """Return the id of a folder to delete. Protected ids are compared without regard to case; with slashes around it, an id is refused anyway.
 
     :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly the id of one folder; or if it is protected.
     """
@@ -104,16 +104,12 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
             f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",
             advice="Set it to the id of a single folder, as the service shows it.",
         )
-    if _normalized(folder_id) in map(_normalized, protected):
+    if folder_id.casefold() in map(str.casefold, protected):
         raise InvalidInputError(
             f"folder_id {folder_id!r} is protected: extra 'protected_folder_ids' of the connection lists it, and deletion is "
             "permanent"
         )
     return folder_id
-
-
-def _normalized(folder_id: str) -> str:
-    return folder_id.strip("/").casefold()
 
 
 def folder_id_problem(folder_id: str) -> str:

@@ -138,8 +138,8 @@ def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decode
 
 
 @pytest.mark.parametrize("folder_id", ["straße", " Straße ", "STRASSE"])
-def test_a_protected_folder_is_not_deleted_in_any_case_and_with_any_slashes_around_it(folder_id: str) -> None:
-    own = settings(protected_folder_ids=frozenset({"/Straße/"}))
+def test_a_protected_folder_is_not_deleted_in_any_case(folder_id: str) -> None:
+    own = settings(protected_folder_ids=frozenset({"Straße"}))
     with pytest.raises(InvalidInputError, match="is protected: extra"):
         DeleteFolder(own, folder_id)
     assert DeleteFolder(own, "straßen").subject == "straßen"
