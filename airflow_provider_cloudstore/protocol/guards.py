@@ -94,7 +94,7 @@ def _advice(field: str) -> str:
 
 
 def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
-    """Return the id of a folder to delete. Protected ids are compared without regard to case; with slashes around it, an id is refused anyway.
+    """Return the id of a folder to delete. Protected ids are compared without regard to case.
 
     :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly the id of one folder; or if it is protected.
     """
