@@ -89,7 +89,7 @@ class Service:
         IN_DOCUMENT,
         "choice",
         "Token in",
-        "Where the token goes: header, parameter (form or query), or document (header for POST, query for GET).",
+        "Where the token goes: document (POST: header, GET: query), header, or parameter (form or query).",
         TOKEN_PLACES,
     )
     parameters: Mapping[str, str] = declare(
