@@ -98,10 +98,11 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""
-        limit = max(0.001, min(self.settings.timeout, time_left))
-        # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
-        to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
+        ends_at = time.monotonic() + time_left
         async with self._slots:
+            limit = max(0.001, min(self.settings.timeout, ends_at - time.monotonic()))
+            # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
+            to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
             body, sent = bytearray(), time.time()
             session = self._reusing if self._reuses_connections else self._single_use
             try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
-from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.hooks.tokens import with_token
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
@@ -29,7 +29,7 @@ def read_connection(conn_id: str, get_connection: Callable[[str], Connection], r
     """Read the settings of a connection, and log likely mistakes in it.
 
     :param refused: a token that the service refused; with it, a connection with keys gets another one.
-    :raises ConfigurationError: if the connection is not defined or invalid.
+    :raises CloudStoreError: if the connection is not defined; a ``ConfigurationError`` if it is invalid.
     """
     connection = None
     with suppress(AirflowNotFoundException):
@@ -56,8 +56,8 @@ async def read_connection_async(conn_id: str, refused: Secret | None = None) -> 
 def _parsed(conn_id: str, connection: Connection | None) -> Settings:
     try:
         if connection is None:
-            raise ConfigurationError(
-                "it is not defined, or Airflow cannot parse it",
+            raise CloudStoreError(  # not permanent: Airflow says the same if a secrets backend or the API server is away
+                "it is not defined, or Airflow cannot read it",
                 wait="tolerates",  # Airflow's command line rotates a token by deleting and re-adding the connection
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with only a connection's keys.",
@@ -69,7 +69,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Settings:
         for warning in settings.warnings:
             log.warning("Connection '%s' %s", conn_id, warning)
         return settings
-    except ConfigurationError as error:
+    except CloudStoreError as error:
         raise replace(error, operation="connection", subject=conn_id) from None
 
 

@@ -70,5 +70,5 @@ def test_the_command_of_airflow_prints_the_report_and_exits_like_the_module(emul
         assert json.loads(ended.stdout)["usable"]
     else:
         assert ended.stdout == ""
-        assert "it is not defined, or Airflow cannot parse it" in ended.stderr
+        assert "it is not defined, or Airflow cannot read it" in ended.stderr
     assert emulator.access_token not in ended.stdout + ended.stderr

@@ -106,6 +106,6 @@ def test_a_connection_that_does_not_come_back_ends_it(emulator: Emulator, monkey
     monkeypatch.delenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT")
     monkeypatch.setattr(file_wait, "INCONCLUSIVE_SECONDS", 0.2)
     event = run(emulator)
-    assert event["error"]["kind"] == "ConfigurationError"
+    assert event["error"]["kind"] == "CloudStoreError"
     assert "it is not defined" in event["error"]["reason"]
     assert emulator.state()["requests"] == {}
