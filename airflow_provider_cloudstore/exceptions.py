@@ -34,7 +34,7 @@ def one_line(text: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class CloudStoreError(AirflowException):
-    """Base of every error of this package; raised itself if Airflow does not find the connection.
+    """Base of every error of this package; also raised if Airflow does not find the connection.
 
     :param reason: what happened, as one clause without secrets.
     :param operation: the operation's name, such as ``delete folder``; ``connection`` if no operation had begun.

@@ -141,7 +141,7 @@ class DownloadedFile(_Result[DownloadedFileXCom]):
     """A file was downloaded and verified.
 
     :param file_id: The file.
-    :param path: Where the file is, as the target specifies it.
+    :param path: The file's path, written as in the target.
     :param name: The file's name according to its host (``Content-Disposition``), without a path; None if the host gave no name.
     :param bytes: The file's size in bytes.
     :param sha256: The file's SHA-256, in hexadecimal.

@@ -206,7 +206,7 @@ def errors_page() -> str:
 
 
 HOOKS_INTRO = """\
-Use a hook in your own task. This one uploads a file and returns its id:
+This task uses a hook to upload a file, and returns its id:
 
 ```python
 from airflow.sdk import task

@@ -122,7 +122,7 @@ def rendered_fields(dag_id: str, task_id: str) -> list[Any]:
 
 
 def assert_within_bounds(*, twice: float, at_most: float, lost: float, **seen: float) -> None:
-    """Fail if more was sent twice than promised, or anything was lost; print it for ``docs/operate/guarantees.md`` (``-rP``).
+    """Fail if more was sent twice than promised, or anything was lost; print the figures (``-rP``).
 
     :param seen: other figures, which are only printed.
     """

@@ -205,7 +205,7 @@ def read_part(folder: Folder, name: str) -> list[tuple[bytes, Status, dict[str, 
 
 
 def read_receipts(path: str | PathLike[str] | ObjectStoragePath) -> Iterator[dict[str, Any]]:
-    """Yield, for each task, the last receipt of each URL, newest first.
+    """Yield the last receipt of each URL (per task in a shared folder), newest first.
 
     The outcomes are streamed: memory grows by about 120 bytes per URL. While a batch runs, the outcomes are those so far.
 

@@ -107,8 +107,7 @@ class Service:
         {},
         "conditions",
         "Success when",
-        "A 2xx response is a success if this is true: path=value (equal), path (present, not empty) or !path (absent or empty). "
-        "& (and) binds before | (or). An object can hold one condition per call.",
+        "The condition that a 2xx response must meet to be a success. An object can hold one condition per call.",
     )
     message_path: Paths = declare(Paths.parse(_MESSAGES), "paths", "Message path", "The path of the message in an error.")
     file_id_path: Paths = declare(
@@ -183,7 +182,9 @@ SERVICES: dict[str, Service] = {
 class Extras:
     """The values of the extras that say how to use a service, as ``protocol/settings.py`` parses them."""
 
-    timeout: float = declare(30, "number", "Timeout (seconds)", "Seconds for each step of a request.", (0.001, 86_400))
+    timeout: float = declare(
+        30, "number", "Timeout (seconds)", "Seconds to connect, and to receive the response.", (0.001, 86_400)
+    )
     max_attempts: int = declare(4, "integer", "Attempts", "Maximum requests per call.", (1, 86_400))
     verify: bool | str = declare(True, "boolean or path", "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
     proxy: Secret | None = declare(None, "proxy", "Proxy", "URL of a proxy, with credentials percent-encoded.", is_secret=True)

@@ -46,8 +46,8 @@ def test_the_readmes_dag_is_that_of_the_page_which_runs_it() -> None:
     assert code_of("README.md-0") == code_of("first-dag.md-0")
 
 
-def test_every_test_that_the_guarantees_name_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (DOCS / "operate" / "guarantees.md").read_text()))
+def test_every_test_that_the_architecture_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
     tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     assert named
     assert not [name for name in named if f"def {name}(" not in tests]

@@ -49,7 +49,7 @@ def test_the_connection_form_has_the_defaults_and_bounds_of_the_extras_and_hides
     assert form.keys() == EXTRAS.keys()
     assert form["timeout"] == {
         "label": "Timeout (seconds)",
-        "description": "Seconds for each step of a request. Default 30.",
+        "description": "Seconds to connect, and to receive the response. Default 30.",
         "schema": {"type": ["number", "null"], "minimum": 0.001, "maximum": 86_400},
     }
     assert [form[name]["schema"]["type"][0] for name in ("max_attempts", "allow_http", "verify")] == [
