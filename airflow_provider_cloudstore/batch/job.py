@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -17,8 +17,7 @@ from airflow_provider_cloudstore.batch.receipts import Receipts, read_part
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
-from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +32,14 @@ class Job:
 
     :param read: reads the manifest; it blocks.
     :param settings: reads the connection; it blocks.
+    :param authorized: returns the settings with a token, if a token has to be asked for.
     :param receipts: the outcomes of earlier tries and of this try; None if the batch stores no outcomes.
     :param must_end: returns why the try has to end now, or an empty string; called ten times a second.
     """
 
     read: Callable[[], Manifest]
-    settings: Callable[..., Settings]
+    settings: Callable[[], Settings]
+    authorized: Callable[[Settings, AsyncClient], Awaitable[Settings]]
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
@@ -89,14 +90,14 @@ class Job:
         log.info("Sending a batch: %s; receipts: %s", counts, receipts.folder.location if receipts else "none")
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else lambda _: None, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
-        async with self.connect(settings, self._reload, self.options.max_concurrency) as client:
+        async with self.connect(settings, self._renew, self.options.max_concurrency) as client:
+            await client.renew_token(NO_TOKEN)
             sender = Sender(client, throttle, ledger, manifest(), self.options)
             await self._send(sender, lease, throttle)
         return throttle.error
 
-    async def _reload(self, refused: Secret) -> Settings:
-        settings: Settings = await self.in_thread(partial(self.settings, refused))
-        return settings
+    async def _renew(self, client: AsyncClient) -> Settings:
+        return await self.authorized(await self.in_thread(self.settings), client)
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle) -> None:

@@ -20,8 +20,8 @@ from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 T = TypeVar("T")
 
@@ -34,12 +34,12 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     A connection that was idle for a second is not reused, because the server may be closing it. Once a request has been lost, no
     connection is reused any more.
 
-    :param renew: reads the settings again, given the token that the service refused.
+    :param renew: reads the settings again, and asks over this client for a token if the connection has keys.
     :param limit: maximum number of concurrent requests. Waiting for the others does not count towards a request's timeout.
     :ivar settings: the connection's settings as last read. Proxy and certificates remain those of the first reading.
     """
 
-    def __init__(self, settings: Settings, renew: Callable[[Secret], Awaitable[Settings]], limit: int = 32) -> None:
+    def __init__(self, settings: Settings, renew: Callable[[AsyncClient], Awaitable[Settings]], limit: int = 32) -> None:
         self.settings = settings
         self._renew = renew
         self._renewing = asyncio.Lock()
@@ -73,7 +73,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     ) -> T:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if self.settings.access_token == NO_TOKEN:
+        if operation.needs_token:
             await self.renew_token(NO_TOKEN)
         while True:
             attempts, used = attempts.next(), self.settings
@@ -90,10 +90,10 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             attempts = attempts.after(outcome)
 
     async def renew_token(self, refused: Secret) -> bool:
-        """Read the connection again, unless another call has, and return whether there is another token now."""
+        """Renew the settings, unless another call has, and return whether there is another token now."""
         async with self._renewing:  # one task reads the connection, and the others wait for the token
             if self.settings.access_token == refused:
-                self.settings = await self._renew(refused)
+                self.settings = await self._renew(self)
         return self.settings.access_token != refused
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:

@@ -27,8 +27,8 @@ from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 T = TypeVar("T")
 
@@ -45,12 +45,12 @@ _is_sending = ContextVar("_is_sending", default=False)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param renew: reads the settings again, given the token that the service refused.
+    :param renew: reads the settings again, and asks over this client for a token if the connection has keys.
     :ivar settings: the connection's settings as last read. Proxy and certificates remain those of the first reading.
     :raises ConfigurationError: if the certificates cannot be read.
     """
 
-    def __init__(self, settings: Settings, renew: Callable[[Secret], Settings]) -> None:
+    def __init__(self, settings: Settings, renew: Callable[[BlockingClient], Settings]) -> None:
         self.settings = settings
         self.session: requests.Session = _Session(settings)
         self._renew = renew
@@ -78,7 +78,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if self.settings.access_token == NO_TOKEN:
+        if operation.needs_token:
             self.renew_token(NO_TOKEN)
         while True:
             attempts, used = attempts.next(), self.settings
@@ -95,10 +95,10 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             attempts = attempts.after(outcome)
 
     def renew_token(self, refused: Secret) -> bool:
-        """Read the connection again, unless another thread has, and return whether there is another token now."""
+        """Renew the settings, unless another thread has, and return whether there is another token now."""
         with self._renewing:
             if self.settings.access_token == refused:
-                self.settings = self._renew(refused)
+                self.settings = self._renew(self)
         return self.settings.access_token != refused
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:

@@ -12,8 +12,7 @@ from typing import Any
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
-from airflow_provider_cloudstore.hooks.connection import read_connection
-from airflow_provider_cloudstore.hooks.tokens import with_token
+from airflow_provider_cloudstore.hooks.connection import authorized, read_connection
 from airflow_provider_cloudstore.protocol.file_wait import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
@@ -120,8 +119,9 @@ def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float
     """Send what was asked for; nothing more once the address or the token is wrong."""
     queueing = None if upload is None else UploadFromUrl(settings, upload)
     link = None if file_id is None else CreateDownloadLink(settings, file_id)
-    settings, ends_at, inconclusive = with_token(settings), 0.0, 0
+    ends_at, inconclusive = 0.0, 0
     with BlockingClient(settings, lambda _: settings) as client:
+        settings = authorized(settings, client)
         missing = Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
         yield missing
         if missing.reading.problem or isinstance(missing.error, exceptions.AuthenticationError):

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import TASK_ENDED, BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
-from airflow_provider_cloudstore.hooks.connection import amask, mask, read_connection, read_connection_async
+from airflow_provider_cloudstore.hooks.connection import (
+    amask,
+    authorized,
+    authorized_async,
+    mask,
+    read_connection,
+    read_connection_async,
+)
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_of
@@ -18,7 +24,6 @@ from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.other_calls import OtherCall
-from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -96,7 +101,7 @@ class CloudStoreHook(BaseHook):
     def _http(self) -> BlockingClient:
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        self._client = self._client or BlockingClient(self.settings, self.read_settings)
+        self._client = self._client or BlockingClient(self.settings, lambda client: authorized(self.read_settings(), client))
         return self._client
 
     @property
@@ -107,7 +112,7 @@ class CloudStoreHook(BaseHook):
         """
         if self._client:
             return self._client.settings
-        self._settings = self._settings or read_connection(self.cloudstore_conn_id, self.get_connection)
+        self._settings = self._settings or self.read_settings()
         return self._settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
@@ -232,13 +237,12 @@ class CloudStoreHook(BaseHook):
             reason = f"the task ended with {type(ended).__name__}"
             raise error_of(IN_DOUBT, reason, operation, self.settings, Attempts(1, count=1)) from None
 
-    def read_settings(self, refused: Secret = NO_TOKEN) -> Settings:
-        """Read the Airflow connection, even if it was read before, and get a token if it has keys.
+    def read_settings(self) -> Settings:
+        """Read the Airflow connection, even if it was read before.
 
-        :param refused: a token that the service refused; a connection with keys then gets another one.
         :raises ConfigurationError: if the connection is invalid.
         """
-        return read_connection(self.cloudstore_conn_id, self.get_connection, refused)
+        return read_connection(self.cloudstore_conn_id, self.get_connection)
 
 
 @dataclass(slots=True)
@@ -297,9 +301,11 @@ class CloudStoreAsyncHook(BaseHook):
                 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 
                 settings = await read_connection_async(self.cloudstore_conn_id)
-                renew = partial(read_connection_async, self.cloudstore_conn_id)
-                shared.client = await AsyncClient(settings, renew).__aenter__()
+                shared.client = await AsyncClient(settings, self._renew).__aenter__()
         return shared.client
+
+    async def _renew(self, client: AsyncClient) -> Settings:
+        return await authorized_async(await read_connection_async(self.cloudstore_conn_id), client)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""

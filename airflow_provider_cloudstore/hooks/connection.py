@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -12,12 +11,15 @@ from typing import TYPE_CHECKING
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
-from airflow_provider_cloudstore.hooks.tokens import with_token
+from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
+from airflow_provider_cloudstore.protocol.other_calls import Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra
 
 if TYPE_CHECKING:
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+    from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.compat import Connection
 
 log = logging.getLogger(__name__)
@@ -25,30 +27,46 @@ log = logging.getLogger(__name__)
 _ALWAYS_MASKED = 16  # characters; Airflow does not mask secrets below a configurable length, nor some common words
 
 
-def read_connection(conn_id: str, get_connection: Callable[[str], Connection], refused: Secret | None = None) -> Settings:
+def read_connection(conn_id: str, get_connection: Callable[[str], Connection]) -> Settings:
     """Read the settings of a connection, and log likely mistakes in it.
 
-    :param refused: a token that the service refused; with it, a connection with keys gets another one.
     :raises CloudStoreError: if the connection is not defined; a ``ConfigurationError`` if it is invalid.
     """
     connection = None
     with suppress(AirflowNotFoundException):
         connection = get_connection(conn_id)
     settings = _parsed(conn_id, connection)
-    if refused is not None:
-        settings = with_token(settings, refused)
     mask(settings.secrets)
     return settings
 
 
-async def read_connection_async(conn_id: str, refused: Secret | None = None) -> Settings:
+async def read_connection_async(conn_id: str) -> Settings:
     """Do the same as :func:`read_connection` on an event loop."""
     connection = None
     with suppress(AirflowNotFoundException):
         connection = await get_async_connection(conn_id)
     settings = _parsed(conn_id, connection)
-    if refused is not None:
-        settings = await asyncio.to_thread(with_token, settings, refused)
+    await amask(settings.secrets)
+    return settings
+
+
+def authorized(settings: Settings, client: BlockingClient) -> Settings:
+    """Return the settings with a new token, which is masked, if the connection has keys; otherwise, return them unchanged.
+
+    :raises ConfigurationError: if the service refuses the keys.
+    """
+    if not settings.keys:
+        return settings
+    settings = client.perform(Authorize(settings), budget=time_budget())
+    mask(settings.secrets)
+    return settings
+
+
+async def authorized_async(settings: Settings, client: AsyncClient) -> Settings:
+    """Do the same as :func:`authorized` on an event loop."""
+    if not settings.keys:
+        return settings
+    settings = await client.perform(Authorize(settings), budget=time_budget())
     await amask(settings.secrets)
     return settings
 

@@ -54,6 +54,8 @@ class Operation(Generic[T]):
     """Whether repeating the operation has no further effect."""
     has_subject: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
+    needs_token = True
+    """Whether the client must have a token before it sends the operation."""
     needs_result = False
     """Whether a successful response must contain what :meth:`find` looks for."""
     resends_in_doubt = False
@@ -85,11 +87,9 @@ class Operation(Generic[T]):
         service, token = settings.service, settings.access_token.reveal()
         headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
         given = {**service.parameters, **self.arguments}
-        if not token:
-            pass  # this operation asks for the token
-        elif service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST"):
+        if token and (service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST")):
             headers["Authorization"] = f"Bearer {token}"
-        else:
+        elif token:
             given = {"access_token": token, **given}
         url = settings.base_url + service.api_path + self.path
         encoded = "&".join(f"{_encode(name)}={_encode(value)}" for name, value in given.items())

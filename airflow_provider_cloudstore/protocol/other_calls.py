@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError, ConfigurationError, InvalidInputError
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
@@ -62,20 +64,40 @@ class OtherCall(Operation[Json]):
         return reading.for_xcom()
 
 
-class Authorize(Operation[tuple[Secret, str]]):
-    """Ask for an access token. Each new token ends the earlier tokens of the account.
+class Authorize(Operation[Settings]):
+    """Exchange the login and password of a connection for an access token. Each new token ends the account's earlier tokens.
 
-    The result is the token and the account's id, which is empty if the service does not give it.
+    The result is the connection's settings with the token, and with the account's id if the service gives it. If the service
+    refuses login and password, the error is a ``ConfigurationError``: an account may lock itself, so nothing tries them again.
     """
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
-    idempotent, has_subject, needs_result = True, False, True
+    idempotent, has_subject, needs_token, needs_result = True, False, False, True
     subject = ""  # the first argument is a key
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
         super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
+        self._settings = settings
+
+    def request(self, settings: Settings) -> Request:
+        """Return the HTTP request, without an earlier token."""
+        return super().request(self._settings)
+
+    def interpret(
+        self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
+    ) -> Settings | CloudStoreError:
+        """Return the settings with the token, or an error."""
+        ended = super().interpret(outcome, self._settings, attempts)
+        if not isinstance(ended, AuthenticationError):
+            return ended
+        return ConfigurationError(
+            f"the service gave no access token for its login and password: {ended.reason}",
+            operation="connection",
+            subject=settings.conn_id,
+            advice="Check both, and whether extra 'authorize_with' must be keys or account.",
+        )
 
     def find(self, reading: Reading, settings: Settings) -> tuple[Secret, str] | None:
         """Return the token and the account, if the response has a token."""
@@ -84,3 +106,7 @@ class Authorize(Operation[tuple[Secret, str]]):
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             return None
         return Secret(token), str(account)
+
+    def result(self, found: tuple[Secret, str], reading: Reading) -> Settings:
+        """Return the settings with the token, and with the account's id, which goes with every call."""
+        return self._settings.authorized(*found)

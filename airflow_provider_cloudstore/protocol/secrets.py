@@ -71,10 +71,6 @@ class Secret:
         return self._value
 
 
-NO_TOKEN = Secret("")
-"""In place of an access token that is still to be asked for."""
-
-
 def printed_forms(secret: Secret) -> set[str]:
     """Return every form in which ``secret`` may be printed: raw, percent-encoded and in JSON; none below three characters."""
     value = secret.reveal()

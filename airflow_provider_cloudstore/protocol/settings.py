@@ -15,11 +15,14 @@ from urllib.parse import urlunsplit
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
-from airflow_provider_cloudstore.protocol.secrets import NO_TOKEN, Secret, redact_url, secrets_in, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, secrets_in, url_secrets
 from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, SERVICES, Extras, Service, extras_of
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
+NO_TOKEN = Secret("")
+"""In place of the access token of a connection with keys, until ``POST /authorize`` has returned one."""
+
 _NO_PASSWORD = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
 
 _ROOT: frozenset[str] = EXTRAS["protected_folder_ids"].default
@@ -40,7 +43,6 @@ class Settings(Extras):
 
     base_url: str
     access_token: Secret
-    """The access token; :data:`NO_TOKEN` until a connection with keys has asked for one."""
     service: Service = SERVICES[API_V2]
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""

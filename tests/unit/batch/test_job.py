@@ -121,5 +121,5 @@ def test_a_rotated_token_is_read_again_once_and_used_from_then_on() -> None:
 
     batch.service.send = check  # type: ignore[method-assign]
     connections = iter([SETTINGS, settings(token="rotated-token", max_attempts=3, timeout=1e6)])
-    assert counts(batch.run(max_concurrency=1, settings=lambda *_: next(connections))) == {"queued": 20}
+    assert counts(batch.run(max_concurrency=1, settings=lambda: next(connections))) == {"queued": 20}
     assert has_new == [False] + [True] * 20

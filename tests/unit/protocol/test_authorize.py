@@ -27,12 +27,11 @@ def site(login: str | None = KEY_1, **extra: Any) -> Settings:
 @pytest.mark.parametrize(("extra", "names"), [({}, ("key1", "key2")), ({"authorize_with": "account"}, ("username", "password"))])
 def test_the_token_is_asked_for_with_the_connections_login_and_password(extra: dict[str, Any], names: tuple[str, str]) -> None:
     own = site(**extra)
-    request = Authorize(own).request(own)
+    request = Authorize(own).request(own.authorized(Secret("ended"), "1"))
     assert (request.method, request.url) == ("POST", "https://h/api/v2/authorize")
     assert request.body == f"{names[0]}={KEY_1}&{names[1]}={KEY_2}".encode()
     assert not {"Authorization", "authorization"} & {*request.headers}
-    found = result_of(Authorize(own), response(200, GIVEN), own)
-    assert found == (Secret("t" * 128), "158642")
+    assert result_of(Authorize(own), response(200, GIVEN), own) == own.authorized(Secret("t" * 128), "158642")
 
 
 def test_a_connection_without_a_login_has_the_token_itself() -> None:
@@ -59,7 +58,7 @@ def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
 )
 def test_only_what_is_about_the_keys_is_a_refusal_of_them(answer: Any, is_refusal: bool) -> None:
     own = site()
-    assert isinstance(Authorize(own).interpret(answer, own), exceptions.AuthenticationError) is is_refusal
+    assert isinstance(Authorize(own).interpret(answer, own), exceptions.ConfigurationError) is is_refusal
 
 
 def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says_what_helps() -> None:

@@ -121,7 +121,7 @@ def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Ite
 
 @contextmanager
 def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    async def reload_it(_: Secret) -> Settings:
+    async def reload_it(_: AsyncClient) -> Settings:
         return reload() if reload else own
 
     with asyncio.Runner() as runner:

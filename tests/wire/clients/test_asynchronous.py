@@ -7,14 +7,13 @@ import asyncio
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.raw_server import slowly, stay_open
 from tests.support import settings
 from tests.wire.clients.conftest import Serve, respond_once
 
 
-async def never(_: Secret) -> Settings:
+async def never(_: AsyncClient) -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
 
