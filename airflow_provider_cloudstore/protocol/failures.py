@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, Wait
 from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.meanings import Meaning
@@ -33,7 +33,18 @@ def error_of_response(
     shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.LINK_WITHOUT_TOKEN or not message)
     details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
     more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
+    more["wait"] = _wait_after(meaning, reading, settings)
     return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
+
+
+def _wait_after(meaning: Meaning, reading: Reading, settings: Settings) -> Wait | None:
+    """Return what a wait for a file does after an error; None if the error's class says it."""
+    if meaning is meanings.TOKEN_ENDED:
+        return "tolerates"
+    if meaning not in (meanings.STATED_ERROR, meanings.NO_SUCH_PATH):
+        return None
+    # Without a pattern, any words of the service may mean that the file is not there yet.
+    return "tolerates" if reading.problem or settings.service.not_found_pattern else "goes on"
 
 
 def error_of(
@@ -52,7 +63,8 @@ def error_of(
     :param details: what the service said, without secrets.
     :param more: further fields of the error.
     """
-    kind, advice, wait = meanings.verdict_on(meaning, operation, settings, in_doubt=attempts.in_doubt)
+    kind = meaning.error_for(operation, in_doubt=attempts.in_doubt)
+    advice = meaning.advice if kind is meaning.error or meaning.leaves_open else ""
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
@@ -65,7 +77,6 @@ def error_of(
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=advice,
-        wait=wait,
+        advice=f"{operation.hints.get(kind, '')} {advice or kind.default_advice}".strip(),
         **more,
     )

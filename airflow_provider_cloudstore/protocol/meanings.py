@@ -1,12 +1,12 @@
-"""Decides what an attempt means and which error its call ends with; nothing else decides that.
+"""Decides what an attempt means; nothing else decides that.
 
 First the possible meanings, as data: the table in docs/operate/retries.md. Below it, :func:`meaning_of` finds the meaning of a
-response; the clients find that of a request without a response. :func:`verdict_on` says with which error the call ends.
+response, by the rules in docs/operate/responses.md; the clients find that of a request without a response.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
@@ -36,7 +36,6 @@ class Meaning:
     :param leaves_open: whether the call may have been carried out, so that a call that must not be repeated ends as unknown.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
-    :param wait: what a wait does after the error; by default, what the error's class says.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
@@ -44,8 +43,20 @@ class Meaning:
     leaves_open: bool = False
     says: str = "{}"
     advice: str = ""
-    wait: exceptions.Wait | None = None
     names_address: bool = False
+
+    def error_for(self, operation: Operation[Any], *, in_doubt: bool) -> type[exceptions.CloudStoreError]:
+        """Return the class of the error with which a call ends.
+
+        :param in_doubt: whether an earlier attempt may have had an effect, which the error must not deny.
+        """
+        if operation.idempotent:
+            return exceptions.TransientServiceError if in_doubt and not self.error.sent else self.error
+        denies_effect = not self.error.may_have_effect and self.error is not exceptions.AuthenticationError
+        if not (self.leaves_open or (in_doubt and denies_effect)):
+            return self.error
+        is_resent = operation.resends_in_doubt and (self.leaves_open or self.error.retried)
+        return exceptions.TransientServiceError if is_resent else exceptions.OutcomeUnknownError
 
 
 # Requests without a complete response.
@@ -86,28 +97,25 @@ ERROR_WITH_ID = Meaning(
 # Errors of the service.
 LIMITED = Meaning(exceptions.RateLimitError)
 TOKEN_REFUSED = Meaning(exceptions.AuthenticationError, says="{}: the service refused the access token", names_address=True)
-TOKEN_ENDED = replace(
-    TOKEN_REFUSED,
+TOKEN_ENDED = Meaning(
+    exceptions.AuthenticationError,
+    says=TOKEN_REFUSED.says,
     advice="Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these "
     "tasks side by side, for example with an Airflow pool.",
-    wait="tolerates",
+    names_address=True,
 )
 """The service refused a token from ``POST /authorize``."""
 FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
 MISSING = Meaning(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
-MAYBE_MISSING = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, wait="goes on", names_address=True)
-"""HTTP 404 whose body is not a JSON object: the response may come from a front end."""
 NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, names_address=True)
-"""HTTP 404 with a web page, or with a body that does not match the connection's ``not_found_pattern``."""
+"""HTTP 404 that may be a front end's: its body is not a JSON object, or does not match ``not_found_pattern``."""
 REJECTED = Meaning(exceptions.RequestRejectedError)
 BAD_REQUEST = Meaning(exceptions.BadRequestError)
 REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
 
 # Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
-UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
-"""An error that does not match the connection's ``not_found_pattern``."""
 NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, leaves_open=True, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
 LINK_WITHOUT_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
@@ -118,9 +126,6 @@ NO_FILE_ID = Meaning(
     advice="If the file arrived, correct that path.",
 )
 NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
-
-UNMATCHED = {MISSING: NO_SUCH_PATH, MAYBE_MISSING: NO_SUCH_PATH, STATED_ERROR: UNMATCHED_ERROR}
-"""What an error means instead if the connection has a ``not_found_pattern`` that does not match it."""
 
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,
@@ -140,32 +145,41 @@ def of_status(status: int) -> Meaning:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
 
 
-def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
-    """Return what a response means; None if it is a success. The first rule that applies decides.
+def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, *, has_result: bool) -> Meaning | None:
+    """Return what a response means; None if it is a success.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
+    meaning = _meaning_of(reading, operation, settings.service, has_result=has_result)
+    return TOKEN_ENDED if meaning is TOKEN_REFUSED and settings.keys else meaning
+
+
+def _meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
-    if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
-        if has_result and not operation.idempotent:
-            return ERROR_WITH_ID
-        return _meaning_of_error(reading, operation, service)
+    condition = service.condition_of(operation.key)
+    if not reading.is_2xx or reading.reports_error(condition, has_result=has_result):
+        is_upload_with_id = has_result and not operation.idempotent
+        return ERROR_WITH_ID if is_upload_with_id else _meaning_of_error(reading, operation, service)
     if has_result or not operation.needs_result:
         return None
     if not operation.idempotent:
         return NO_FILE_ID
-    return _meaning_of_pattern(reading, operation, service) or (NOT_YET if reading.is_pending else LINK_WITHOUT_TOKEN)
+    return _declared_meaning(reading, operation, service) or (NOT_YET if reading.is_pending else LINK_WITHOUT_TOKEN)
 
 
 def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means. A call that must not be repeated is in doubt, whatever else the response says."""
+    """Return what an error means. What the connection declares comes before what a status says.
+
+    But a call that must not be repeated is in doubt if the status says so, whatever else the response says.
+    """
     meaning = _meaning_of_status(reading, operation, service)
     if meaning is IN_DOUBT and not operation.idempotent:
         return meaning
-    if declared := _meaning_of_pattern(reading, operation, service):
+    if declared := _declared_meaning(reading, operation, service):
         return declared
-    return UNMATCHED.get(meaning, meaning) if operation.has_subject and service.not_found_pattern else meaning
+    is_clear = isinstance(reading.data, dict) and not (operation.has_subject and service.not_found_pattern)
+    return NO_SUCH_PATH if meaning is MISSING and not is_clear else meaning
 
 
 def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
@@ -176,42 +190,17 @@ def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Ser
     if reading.response.status == 503 and reading.response.retry_after is not None:
         # Varnish sends a page with this status after a timeout, when the upload may have been queued.
         return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
-    meaning = of_status(status)
-    if meaning is MISSING and not isinstance(reading.data, dict):
-        return NO_SUCH_PATH if reading.problem else MAYBE_MISSING
-    return meaning
+    return of_status(status)
 
 
-def _meaning_of_pattern(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+def _declared_meaning(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
     """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
 
     Web pages are not searched, nor is a response whose status leaves it open whether the call was carried out.
     """
     if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
         return None
+    if reading.matches(service.token_refused_pattern, service):
+        return TOKEN_REFUSED
     not_found = service.not_found_pattern if operation.has_subject else None
-    patterns = {TOKEN_REFUSED: service.token_refused_pattern, MISSING: not_found}
-    for meaning, pattern in patterns.items():
-        if pattern and reading.matches(pattern, service):
-            return meaning
-    return None
-
-
-def verdict_on(
-    meaning: Meaning, operation: Operation[Any], settings: Settings, *, in_doubt: bool
-) -> tuple[type[exceptions.CloudStoreError], str, exceptions.Wait | None]:
-    """Return with which error a call ends: its class, the advice, and what a wait does.
-
-    :param in_doubt: whether an earlier attempt may have had an effect; the error must not deny that, so its class may change.
-    """
-    if meaning is TOKEN_REFUSED and settings.keys:
-        meaning = TOKEN_ENDED
-    kind, advice, wait = meaning.error, meaning.advice, meaning.wait
-    if meaning.leaves_open and not operation.idempotent:
-        kind = exceptions.TransientServiceError if operation.resends_in_doubt else exceptions.OutcomeUnknownError
-    elif in_doubt and not (kind.may_have_effect or kind is exceptions.AuthenticationError):
-        if kind.retried and not (operation.idempotent and kind.sent):
-            kind, advice, wait = exceptions.TransientServiceError, "", None
-        elif not operation.idempotent:
-            kind, advice, wait = exceptions.OutcomeUnknownError, "", None
-    return kind, f"{operation.hints.get(kind, '')} {advice or kind.default_advice}".strip(), wait
+    return MISSING if not_found and reading.matches(not_found, service) else None

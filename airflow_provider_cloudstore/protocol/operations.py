@@ -110,7 +110,7 @@ class Operation(Generic[T]):
             return error_of(outcome.meaning, outcome.reason, self, settings, attempts)
         reading = read(outcome, (*settings.secrets, *self.secrets))
         found = self.find(reading, settings)
-        meaning = meanings.meaning_of(reading, self, settings.service, has_result=found is not None)
+        meaning = meanings.meaning_of(reading, self, settings, has_result=found is not None)
         if meaning is None:
             return self.result(found, reading)
         done = self.result_of_missing(reading, in_doubt=attempts.in_doubt) if meaning is meanings.MISSING else None
