@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -15,11 +16,13 @@ from urllib.parse import quote
 from airflow_provider_cloudstore.compat import ObjectStoragePath
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.guards import validate_text
-from airflow_provider_cloudstore.protocol.secrets import holds_credentials
 
 _LOCAL = ("", "file", "local")
 # Here, an uploaded file appears when it is complete, and a folder is a name prefix that needs no creation.
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "adl", "oss", "memory")
+# A colon that is followed by an "@" and not by a port: s3://KEY:SECRET@bucket/key. The secret may contain a raw "/" or "@".
+# A user alone is the id of an Airflow connection: s3://aws_default@bucket/key.
+_CREDENTIALS = re.compile(r"://[^/@]*:(?!\d{1,5}/).*@", re.DOTALL)
 _NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EACCES)  # fsync, by a mounted share
 
 
@@ -52,7 +55,7 @@ def object_path(given: Any, name: str) -> Any:
         raise InvalidInputError(f"{name} must be a path, not a {type(given).__name__}")
     text = str(given)
     scheme = text.partition("://")[0][:40] if "://" in text else "file"
-    if holds_credentials(text):
+    if _CREDENTIALS.search(text):
         raise InvalidInputError(
             f"{name} holds a user and a password, which Airflow and its logs would show",
             advice=f"Store them in an Airflow connection, and write its id in their place: {scheme}://conn_id@bucket/...",

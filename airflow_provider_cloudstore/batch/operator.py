@@ -89,11 +89,8 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
 
     def _redact_fields(self) -> None:
         from airflow_provider_cloudstore.exceptions import InvalidInputError
-        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, holds_credentials, redact_path
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret
 
-        # A path with credentials is refused later, and its redacted form is refused, too.
-        if holds_credentials(str(self.receipts)):
-            self.receipts = redact_path(str(self.receipts))
         if self._unredacted_urls:
             return  # done before: `urls` is only a label by now
         try:
@@ -104,8 +101,6 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         if urls is not None:
             self._unredacted_urls = Secret(json.dumps(urls, default=str, skipkeys=True))
             self.urls = f"{len(urls):,} URLs"
-        elif holds_credentials(str(self.urls)):
-            self.urls = redact_path(str(self.urls))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Queue every upload that no earlier try has finished."""

@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, leaves_of, plain
 from airflow_provider_cloudstore.protocol.reading import Reading, read
-from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact
 from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
 from airflow_provider_cloudstore.results import DownloadLink, RemoteUpload
 
@@ -91,7 +91,7 @@ class Answer:
             # A date has many forms, and a URL may be relative.
             same = [extra for extra in places if text and (extra == "expires_path" or read[extra].endswith(text))]
             read_as = ", ".join(extra.removesuffix("_path") for extra in same)
-            shown = _QUERY.sub(rf"\1{MASK}", redact_parameters(redact(exceptions.one_line(text), known)))
+            shown = _QUERY.sub(rf"\1{MASK}", redact(exceptions.one_line(text), known))
             fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
         not_found = [f"no {extra.removesuffix('_path')}: set extra '{extra}'" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"

@@ -58,12 +58,12 @@ class RemoteUrlUploadOperator(WaitingOperator):
         if given is None or self._unredacted_url:
             return
         from airflow_provider_cloudstore.hooks.connection import mask
-        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, url_secrets
+        from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, redact_url, secrets_in
 
         redacted = redact_url(given) if isinstance(given, str) else MASK
         if redacted != given:
             self._unredacted_url = Secret(given)  # the hook rejects it if it is not a string
-            mask(url_secrets(given) if isinstance(given, str) else ())
+            mask(secrets_in({"url": given}) if isinstance(given, str) else ())
             self.url = redacted
 
     def execute(self, context: Context) -> str:

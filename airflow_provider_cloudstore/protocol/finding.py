@@ -14,7 +14,7 @@ from pendulum import UTC, DateTime
 
 from airflow_provider_cloudstore.protocol.guards import is_nothing
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.secrets import Secret, hides_secret, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import Secret, repeats_secret, secrets_in
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink
@@ -36,7 +36,7 @@ def moment(timestamp: float) -> DateTime:
 
 def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
     """Return the token of a link and the credentials in its URL."""
-    return tuple({Secret(link.token), *url_secrets(link.url_with_token or "")})
+    return tuple({Secret(link.token), *secrets_in({"url": link.url_with_token or ""})})
 
 
 def find_file_id(reading: Reading, service: Service, *, refused: tuple[Secret, ...]) -> str | None:
@@ -107,7 +107,7 @@ def _texts(values: Iterable[Any], secrets: tuple[Secret, ...]) -> Iterator[str]:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if not isinstance(text, str) or _CONTROLS.search(text) or is_nothing(text) or _PLACEHOLDER.fullmatch(text):
             continue
-        if not hides_secret(text, secrets):
+        if not repeats_secret(text, secrets):
             yield text
 
 

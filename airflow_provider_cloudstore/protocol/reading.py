@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_cloudstore.protocol import services
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.paths import Condition, plain
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_parameters
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.storable import storable
 from airflow_provider_cloudstore.results import Json
@@ -111,7 +111,7 @@ class Reading:
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
-        return redact_parameters(redact(text, self.secrets))
+        return redact(text, self.secrets)
 
     def for_xcom(self, kept: str = "") -> Json:
         """Return the data for an XCom, without the secrets that the service repeats; ``kept``, the file's id, is not masked."""

@@ -1,10 +1,7 @@
-"""Values that must never be printed: recognizing them, listing the forms in which programs print them, and masking them in text.
+"""Values that must never be printed. :func:`secrets_in` finds them in arguments; :func:`redact` masks them in text.
 
 A token with ``+`` or ``/`` is sent percent-encoded, and a printed URL contains it in that form, so masking only the raw value
 would not protect it.
-
-``secrets_in`` and ``url_secrets`` tell what in an argument is secret. ``redact`` masks known secrets in any text,
-``redact_parameters`` what looks like a credential in a service's text. ``redact_url`` and ``redact_path`` show a URL or a path.
 """
 
 from __future__ import annotations
@@ -18,35 +15,6 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit, url
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
 MASK = "***"
-
-# The ends of a credential's name, in lower case with a space between words. A short end must begin a word, a long end need not.
-_CREDENTIAL_NAME = re.compile(
-    "(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sess(?:ion)? ?id"
-    "|(?:api|access|secret|private|signing|encryption|account|shared|subscription) ?key(?: ?id)?"
-    r"|\b(?:pass|pw|pin|otp|auth|sid|session))s? ?[0-9]*$"
-)
-# Common words: masking them would garble every log.
-_WORD = re.compile(
-    "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
-    "|default|auto|all|any|public|private|internal|external|anonymous|guest|users?|demo|sandbox"
-    "|prod|production|stage|staging|dev|development|test|testing|preview|local|live|main|master|latest|current"
-    "|files?|data|download|upload|raw|text|json|csv|xml|html|name|value|home|index|git|bearer|basic",
-    re.IGNORECASE,
-)
-_NO_PASSWORD = ("", "x-oauth-basic")  # with one of these passwords, the user is a token
-_MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
-_MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
-# The digits of an account's id, unless they are part of a longer number; the escapes %20 and \u0022 are no part of it.
-_WHOLE_NUMBER = r"(?:(?<!\d)|(?<=%[\da-f]{{2}})|(?<=\\u[\da-f]{{4}})){}(?!\d)"
-
-# The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
-_SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
-_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
-
-# A colon that is followed by an "@" and not by a port: s3://KEY:SECRET@bucket/key. The secret may contain a raw "/" or "@".
-_PATH_CREDENTIALS = re.compile(r"://[^/@]*:(?!\d{1,5}/).*@", re.DOTALL)
-_PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")
-_USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")
 
 
 class Secret:
@@ -71,6 +39,87 @@ class Secret:
         return self._value
 
 
+# What is a credential
+
+# The ends of a credential's name, in lower case with a space between words. An end in the last group must begin a word, because
+# "compass" and "shopping" are no credentials; the others need not: "download token", "accesstoken".
+_CREDENTIAL_NAME = re.compile(
+    "(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sess(?:ion)? ?id"
+    "|(?:api|access|secret|private|signing|encryption|account|shared|subscription) ?key(?: ?id)?"
+    r"|\b(?:pass|pw|pin|otp|auth|sid|session))s? ?[0-9]*$"
+)
+# Common words: masking them would garble every log.
+_WORD = re.compile(
+    "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
+    "|default|auto|all|any|public|private|internal|external|anonymous|guest|users?|demo|sandbox"
+    "|prod|production|stage|staging|dev|development|test|testing|preview|local|live|main|master|latest|current"
+    "|files?|data|download|upload|raw|text|json|csv|xml|html|name|value|home|index|git|bearer|basic",
+    re.IGNORECASE,
+)
+_NO_PASSWORD = ("", "x-oauth-basic")  # with one of these passwords, the user is a token: https://TOKEN:x-oauth-basic@host
+
+
+@functools.lru_cache(1024)  # the responses of a service have few different names
+def is_credential_name(name: str) -> bool:
+    """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+", " ", name).lower()  # apiKey -> api key
+    return bool(_CREDENTIAL_NAME.search(words.strip()))
+
+
+def is_word(text: str) -> bool:
+    """Whether ``text`` is a common word, such as ``true``, which is never a credential, whatever its parameter is called."""
+    return bool(_WORD.fullmatch(text))
+
+
+def secrets_in(parameters: Mapping[str, str]) -> tuple[Secret, ...]:
+    """Return the credentials in the parameters of a request: values of parameters with such names, and those in URLs.
+
+    Of a URL, these are the user info, the query and the fragment, each as a whole, the password, and the parameters with the name
+    of a credential. A user counts only if it may be a token: if the password is empty or a placeholder. Other values in the query
+    do not count by themselves, because a query may also contain a file's name or id, and masking it would mask the same text
+    everywhere. For the same reason, parts of the path and common words do not count.
+    """
+    found: list[str] = []
+    for name, value in parameters.items():
+        if _is_credential_parameter(name):
+            found.append(value)
+        elif "://" in value:
+            found += _secrets_in_url(value)
+    return tuple(Secret(value) for value in found if not is_word(value))
+
+
+def _is_credential_parameter(name: str) -> bool:
+    # In a response, "key" mostly names an object.
+    return is_credential_name(name) or name.lower() == "key"
+
+
+def _secrets_in_url(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    user_info = parts.netloc.rpartition("@")[0]
+    user, _, password = user_info.partition(":")
+    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
+    values = [value for name, _, value in pairs if value and _is_credential_parameter(unquote(name))]
+    pieces = [user_info, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
+    found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
+    return sorted(found - {*parts.path.split("/"), *unquote(parts.path).split("/")})
+
+
+# How it is masked
+
+_MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
+_MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
+# The digits of an account's id, unless they are part of a longer number; the escapes %20 and \u0022 are no part of it.
+_WHOLE_NUMBER = r"(?:(?<!\d)|(?<=%[\da-f]{{2}})|(?<=\\u[\da-f]{{4}})){}(?!\d)"
+# The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
+_SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+_PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")  # in ?a=1&sig=2: "&sig=", "sig" and "2"
+_USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")  # in ftp://user:pass@host: "://user:pass@"
+
+
 def printed_forms(secret: Secret) -> set[str]:
     """Return every form in which ``secret`` may be printed: raw, percent-encoded and in JSON; none below three characters."""
     value = secret.reveal()
@@ -81,10 +130,23 @@ def printed_forms(secret: Secret) -> set[str]:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """Return ``text`` with every form of every secret replaced by ``***``, with escapes such as ``%2B`` in either case.
+    """Return ``text`` with ``***`` in place of secrets, and of whatever looks like a credential in its URLs.
 
-    A single pass tries the longest form first, so that a secret that begins with a shorter secret is masked completely.
+    Every printed form of a secret is masked, with escapes such as ``%2B`` in either case. What looks like a credential is user
+    info, and the value of a parameter with such a name.
     """
+    text = _without(secrets, text)
+    text = _PARAMETER.sub(_redacted_parameter, text) if "=" in text else text
+    return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
+
+
+def repeats_secret(text: str, secrets: tuple[Secret, ...]) -> bool:
+    """Whether ``text`` is one of ``secrets``, or contains one of them that has at least eight characters."""
+    long = [secret for secret in secrets if len(secret.reveal()) >= _MIN_PART_LENGTH]
+    return any(text == secret.reveal() for secret in secrets) or _without(long, text) != text
+
+
+def _without(secrets: Iterable[Secret], text: str) -> str:
     # Usually no secret is found, which saves computing the forms: in a batch, each URL has its own secrets.
     found = tuple([secret for secret in secrets if _longest_word(secret.reveal()) in text])
     pattern = _pattern(found) if found else None
@@ -98,17 +160,15 @@ def _longest_word(value: str) -> str:
 
 @functools.lru_cache  # a wait needs the pattern of the same token at every poll
 def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
+    """Return a pattern of every form; the longest comes first, so that a secret that begins with another one has no tail left."""
     forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
     parts = [_WHOLE_NUMBER.format(form) if re.fullmatch(r"\d{1,7}", form) else re.escape(form) for form in forms]
     return re.compile("|".join(parts), re.IGNORECASE) if forms else None
 
 
-def hides_secret(text: str, secrets: Iterable[Secret]) -> bool:
-    """Whether ``text`` is one of ``secrets``, or contains one of them that has at least eight characters."""
-    return any(
-        text == secret.reveal() or (len(secret.reveal()) >= _MIN_PART_LENGTH and redact(text, [secret]) != text)
-        for secret in secrets
-    )
+def _redacted_parameter(found: re.Match[str]) -> str:
+    beginning, name, value = found.groups()
+    return beginning + (MASK if is_credential_name(unquote(name)) and not is_word(value) else value)
 
 
 def redact_url(url: str) -> str:
@@ -120,74 +180,3 @@ def redact_url(url: str) -> str:
     _, at, address = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))
-
-
-def holds_credentials(path: str) -> bool:
-    """Whether a path contains a user and a password. A user alone is the id of an Airflow connection."""
-    return bool(_PATH_CREDENTIALS.search(path))
-
-
-def redact_path(path: str) -> str:
-    """Mask user and password in ``path``. The masks still count as credentials, so that nothing opens the path."""
-    return _PATH_CREDENTIALS.sub(f"://{MASK}:{MASK}@", path)
-
-
-@functools.lru_cache(1024)  # the responses of a service have few different names
-def is_credential_name(name: str) -> bool:
-    """Whether a field or parameter of this name holds a credential, such as ``download_token`` or ``X-Amz-Signature``."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+", " ", name).lower()
-    return bool(_CREDENTIAL_NAME.search(words.strip()))
-
-
-def is_word(text: str) -> bool:
-    """Whether ``text`` is a common word, such as ``true``, which is never a credential, whatever its parameter is called."""
-    return bool(_WORD.fullmatch(text))
-
-
-def redact_parameters(text: str) -> str:
-    """Mask the credentials of the URLs in ``text``: user info, and parameters with the name of a credential."""
-    if "=" in text:
-        text = _PARAMETER.sub(_redacted_parameter, text)
-    return _USER_INFO.sub(f"://{MASK}@", text) if "://" in text else text
-
-
-def _redacted_parameter(found: re.Match[str]) -> str:
-    is_credential = is_credential_name(unquote(found[2])) and not is_word(found[3])
-    return found[1] + MASK if is_credential else found[0]
-
-
-def secrets_in(parameters: Mapping[str, str]) -> tuple[Secret, ...]:
-    """Return the credentials in the parameters of a request: values of parameters with such names, and those in URLs."""
-    found: list[Secret] = []
-    for name, value in parameters.items():
-        if _is_credential_parameter(name):
-            found += [] if is_word(value) else [Secret(value)]
-        elif "://" in value:
-            found += url_secrets(value)
-    return tuple(found)
-
-
-def _is_credential_parameter(name: str) -> bool:
-    # In a response, "key" mostly names an object.
-    return is_credential_name(name) or name.lower() == "key"
-
-
-def url_secrets(url: str) -> tuple[Secret, ...]:
-    """Return the credentials in ``url``: user info, query, fragment, password, and parameters with the name of a credential.
-
-    A user counts only if it may be a token: if the password is empty or a placeholder. Other values in the query do not count by
-    themselves, because a query may also contain a file's name or id, and masking it would mask the same text everywhere. For the
-    same reason, parts of the path and common words do not count.
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return (Secret(url),)
-    user_info = parts.netloc.rpartition("@")[0]
-    user, _, password = user_info.partition(":")
-    pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
-    values = [value for name, _, value in pairs if value and _is_credential_parameter(unquote(name))]
-    pieces = [user_info, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
-    found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
-    shown = {*parts.path.split("/"), *unquote(parts.path).split("/")}
-    return tuple(Secret(piece) for piece in sorted(found - shown) if not is_word(piece))

@@ -15,7 +15,7 @@ from urllib.parse import urlunsplit
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.guards import folder_id_problem
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
-from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, secrets_in, url_secrets
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, SERVICES, Extras, Service, extras_of
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
@@ -94,8 +94,8 @@ class Settings(Extras):
         """The credentials, the account's id, and the credentials in the parameters of every call and in the proxy's URL."""
         parameters = self.service.parameters
         account = (Secret(parameters["account_id"]),) if "account_id" in parameters else ()
-        proxy = url_secrets(self.proxy.reveal()) if self.proxy else ()
-        return (*self.credentials, *account, *secrets_in(parameters), *proxy)
+        proxy = {"proxy": self.proxy.reveal()} if self.proxy else {}
+        return (*self.credentials, *account, *secrets_in(parameters), *secrets_in(proxy))
 
     @property
     def credentials(self) -> tuple[Secret, ...]:

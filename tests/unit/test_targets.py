@@ -9,10 +9,17 @@ from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.stores import atomic_write, resolve_target
 
 
-def test_a_path_with_credentials_is_refused_and_not_repeated() -> None:
+@pytest.mark.parametrize("path", ["s3://KEY:hunt@e/r2@bucket/x", "s3://:hunter2@bucket/x", "s3://KEY:hunter2@bucket/a@b"])
+def test_a_path_with_credentials_is_refused_and_not_repeated(path: str) -> None:
     with pytest.raises(InvalidInputError, match=r"target holds a user and a password.*\n.*s3://conn_id@bucket/") as refused:
-        resolve_target("s3://KEY:hunter2@bucket/x", "f1")
-    assert "hunter2" not in f"{refused.value} {vars(refused.value)}"
+        resolve_target(path, "f1")
+    assert "hunt" not in f"{refused.value} {vars(refused.value)}"
+
+
+@pytest.mark.parametrize("path", ["nowhere://conn@bucket/a:b@c", "nowhere://conn@namenode:8020/a@b:c", "nowhere://h/a:b@c"])
+def test_a_connection_a_port_and_a_key_with_signs_are_no_credentials(path: str) -> None:
+    with pytest.raises(InvalidInputError, match="no filesystem is installed for 'nowhere'"):
+        resolve_target(path, "f1")
 
 
 def test_the_home_folder_is_meant_by_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -157,16 +157,6 @@ def test_a_batch_that_the_service_ends_pushes_its_counts(emulator: Emulator, tmp
     assert (pushed["return_value"]["total"], pushed["return_value"]["unsent"]) == (3, 3)
 
 
-def test_a_path_with_credentials_is_refused_and_redacted_in_the_rendered_fields(emulator: Emulator) -> None:
-    operator = RemoteUrlBatchUploadOperator(task_id="t", urls="{{ params.place }}/urls", receipts="{{ params.place }}/r")
-    operator.render_template_fields({"params": {"place": "s3://KEY:hunter2@bucket"}})
-    assert (operator.urls, operator.receipts) == ("s3://***:***@bucket/urls", "s3://***:***@bucket/r")
-    with pytest.raises(exceptions.InvalidInputError) as refused:
-        operator.execute(context())
-    assert "hunter2" not in str(refused.value)
-    assert emulator.state()["requests"] == {}
-
-
 def test_a_batch_ends_three_seconds_before_execution_timeout_does(emulator: Emulator) -> None:
     def ring(*_: Any) -> None:
         raise TimeoutError("execution_timeout rang")
