@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http
@@ -70,13 +70,14 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
+        settings: Settings | None = None,
     ) -> T:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if operation.needs_token:
+        if settings is None:
             await self.renew_token(NO_TOKEN)
         while True:
-            attempts, used = attempts.next(), self.settings
+            attempts, used = attempts.next(), settings or self.settings
             response = await self.send(operation.request(used), ends_at - time.monotonic())
             outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
@@ -100,7 +101,9 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""
         ends_at = time.monotonic() + time_left
         async with self._slots:
-            limit = max(0.001, min(self.settings.timeout, ends_at - time.monotonic()))
+            limit = min(self.settings.timeout, ends_at - time.monotonic())
+            if limit <= 0:
+                return NO_TIME_LEFT
             # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
             to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
             body, sent = bytearray(), time.time()

@@ -20,7 +20,7 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, causes_of, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
@@ -70,18 +70,20 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
+        settings: Settings | None = None,
     ) -> T:
         """Make attempts until the operation succeeds or fails permanently.
 
         :param budget: seconds for all attempts and the pauses between them.
         :param max_attempts: maximum number of requests; None for the connection's own maximum.
+        :param settings: with what the operation is sent; None for the client's own settings, whose token is renewed if need be.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if operation.needs_token:
+        if settings is None:
             self.renew_token(NO_TOKEN)
         while True:
-            attempts, used = attempts.next(), self.settings
+            attempts, used = attempts.next(), settings or self.settings
             response = self.send(operation.request(used), ends_at - time.monotonic())
             outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
@@ -106,7 +108,9 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
         :param time_left: maximum seconds for each step and for the body as a whole, unless the connection's timeout is shorter.
         """
-        limit = max(0.001, min(self.settings.timeout, time_left))
+        limit = min(self.settings.timeout, time_left)
+        if limit <= 0:
+            return NO_TIME_LEFT
         self._close_idle_connections()
         with Exchange(self.session, limit) as exchange:
             head = exchange.open(request)

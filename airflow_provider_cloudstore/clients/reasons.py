@@ -19,6 +19,8 @@ _REASONS = {
     **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
 
+NO_TIME_LEFT = TransportFailure(meanings.NO_TIME_LEFT, "no time was left to send the request")
+
 
 def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
     """Describe an exception after which a request may have been sent.

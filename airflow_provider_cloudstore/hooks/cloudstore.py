@@ -19,11 +19,11 @@ from airflow_provider_cloudstore.hooks.connection import (
 )
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.failures import error_of
 from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -167,7 +167,7 @@ class CloudStoreHook(BaseHook):
         :raises InvalidInputError: if the call cannot be sent, or if the hook has a method for it, such as :meth:`delete_folder`.
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
-        operation = OtherCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
+        operation = CustomCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
         mask(operation.secrets)
         return self._perform(operation)
 
@@ -333,7 +333,7 @@ class CloudStoreAsyncHook(BaseHook):
     ) -> Any:
         """See :meth:`CloudStoreHook.request`."""
         client = await self._client()
-        operation = OtherCall(client.settings, method, path, parameters or {}, idempotent=idempotent)
+        operation = CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent)
         await amask(operation.secrets)
         return await client.perform(operation, budget=time_budget())
 

@@ -12,8 +12,8 @@ from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
+from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
-from airflow_provider_cloudstore.protocol.other_calls import Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra
 
@@ -57,7 +57,7 @@ def authorized(settings: Settings, client: BlockingClient) -> Settings:
     """
     if not settings.keys:
         return settings
-    settings = client.perform(Authorize(settings), budget=time_budget())
+    settings = client.perform(Authorize(settings), budget=time_budget(), settings=settings)
     mask(settings.secrets)
     return settings
 
@@ -66,7 +66,7 @@ async def authorized_async(settings: Settings, client: AsyncClient) -> Settings:
     """Do the same as :func:`authorized` on an event loop."""
     if not settings.keys:
         return settings
-    settings = await client.perform(Authorize(settings), budget=time_budget())
+    settings = await client.perform(Authorize(settings), budget=time_budget(), settings=settings)
     await amask(settings.secrets)
     return settings
 

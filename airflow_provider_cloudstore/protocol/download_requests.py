@@ -25,7 +25,7 @@ from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_o
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import USER_AGENT
-from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, has_sign_of_error, read
+from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, read
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.urls import url_problem
@@ -221,7 +221,7 @@ def _page_or_error(reading: Reading, names: tuple[str, ...], settings: Settings)
     if not beginning or "content-disposition" in headers:
         return ""
     endings = {PurePath(name.lower()).suffix for name in names}
-    is_error = len(beginning) < BEGINNING and isinstance(reading.data, dict) and has_sign_of_error(reading, has_result=False)
+    is_error = len(beginning) < BEGINNING and isinstance(reading.data, dict) and reading.reports_error(None, has_result=False)
     if is_error and not any("json" in ending for ending in endings):
         words = reading.redacted(reading.message(settings.service) or reading.key_names)
         return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"

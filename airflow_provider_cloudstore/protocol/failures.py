@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, Wait
+from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, TransientServiceError, Wait
 from airflow_provider_cloudstore.protocol import finding, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.meanings import Meaning
@@ -24,13 +24,13 @@ def error_of_response(
 ) -> CloudStoreError:
     """Return the error of an attempt that received a response."""
     link = finding.find_link("", reading, settings)
-    if link and not isinstance(reading.data, str):  # the message may repeat the download token
+    if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
         reading = replace(reading, secrets=(*reading.secrets, *finding.secrets_of(link)))
     # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
     message = reading.redacted(reading.message(settings.service))[:MAX_MESSAGE_LENGTH]
-    if meaning is meanings.LINK_WITHOUT_TOKEN and " " not in message:  # a single word may be a token in an undeclared field
+    if meaning is meanings.NO_TOKEN_FOUND and " " not in message:  # a single word may be a token in an undeclared field
         message = ""
-    shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.LINK_WITHOUT_TOKEN or not message)
+    shows_keys = not reading.problem and reading.data is not None and (meaning is meanings.NO_TOKEN_FOUND or not message)
     details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
     more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
     more["wait"] = _wait_after(meaning, reading, settings)
@@ -63,8 +63,11 @@ def error_of(
     :param details: what the service said, without secrets.
     :param more: further fields of the error.
     """
-    kind = meaning.error_for(operation, in_doubt=attempts.in_doubt)
-    advice = meaning.advice if kind is meaning.error or meaning.leaves_open else ""
+    kind = meaning.error
+    if kind.may_have_effect and not operation.idempotent:
+        kind = OutcomeUnknownError
+    elif attempts.in_doubt and not kind.sent:
+        kind = TransientServiceError  # only the last attempt was not sent
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
@@ -77,6 +80,6 @@ def error_of(
         operation=operation.name,
         subject=operation.redacted(secrets),
         attempts=attempts.count,
-        advice=f"{operation.hints.get(kind, '')} {advice or kind.default_advice}".strip(),
+        advice=f"{operation.hints.get(kind, '')} {meaning.advice or kind.default_advice}".strip(),
         **more,
     )

@@ -15,7 +15,6 @@ from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
     from airflow_provider_cloudstore.protocol.reading import Reading
-    from airflow_provider_cloudstore.protocol.services import Service
     from airflow_provider_cloudstore.protocol.settings import Settings
 
 PROXY_ADVICE = (
@@ -32,31 +31,16 @@ _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. S
 class Meaning:
     """A row of the table.
 
-    :param error: the class of the error.
-    :param leaves_open: whether the call may have been carried out, so that a call that must not be repeated ends as unknown.
+    :param error: the class of the error; where it may have had an effect, a call that is not idempotent ends as unknown.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
     error: type[exceptions.CloudStoreError]
-    leaves_open: bool = False
     says: str = "{}"
     advice: str = ""
     names_address: bool = False
-
-    def error_for(self, operation: Operation[Any], *, in_doubt: bool) -> type[exceptions.CloudStoreError]:
-        """Return the class of the error with which a call ends.
-
-        :param in_doubt: whether an earlier attempt may have had an effect, which the error must not deny.
-        """
-        if operation.idempotent:
-            return exceptions.TransientServiceError if in_doubt and not self.error.sent else self.error
-        denies_effect = not self.error.may_have_effect and self.error is not exceptions.AuthenticationError
-        if not (self.leaves_open or (in_doubt and denies_effect)):
-            return self.error
-        is_resent = operation.resends_in_doubt and (self.leaves_open or self.error.retried)
-        return exceptions.TransientServiceError if is_resent else exceptions.OutcomeUnknownError
 
 
 # Requests without a complete response.
@@ -78,17 +62,17 @@ PROXY_FAILED = Meaning(
     "to the host.",
     names_address=True,
 )
+NO_TIME_LEFT = Meaning(exceptions.ServiceUnreachableError, advice="Allow the task more time: raise its execution_timeout.")
 PROXY_REFUSED = Meaning(
     exceptions.ConfigurationError,
     says="the proxy refused the credentials (HTTP 407), and forwarded nothing",
     advice=PROXY_ADVICE,
     names_address=True,
 )
-IN_DOUBT = Meaning(exceptions.TransientServiceError, leaves_open=True)
+IN_DOUBT = Meaning(exceptions.TransientServiceError)
 """The request may have been carried out."""
 ERROR_WITH_ID = Meaning(
-    exceptions.TransientServiceError,
-    leaves_open=True,
+    exceptions.OutcomeUnknownError,
     says="{}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )
@@ -105,6 +89,12 @@ TOKEN_ENDED = Meaning(
     names_address=True,
 )
 """The service refused a token from ``POST /authorize``."""
+KEYS_REFUSED = Meaning(
+    exceptions.ConfigurationError,  # permanent, because an account may lock itself
+    says="{}: the service gave no access token for the connection's login and password",
+    advice="Check both, and whether extra 'authorize_with' must be keys or account.",
+    names_address=True,
+)
 FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
 MISSING = Meaning(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
@@ -116,12 +106,11 @@ REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_RE
 
 # Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, leaves_open=True, names_address=True)
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
-LINK_WITHOUT_TOKEN = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
+NO_TOKEN_FOUND = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
 NO_FILE_ID = Meaning(
-    exceptions.TransientServiceError,
-    leaves_open=True,
+    exceptions.OutcomeUnknownError,
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
     advice="If the file arrived, correct that path.",
 )
@@ -136,7 +125,7 @@ _OF_STATUS: dict[int, Meaning] = {
     **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
     **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
 }
-_OUTCOME_OPEN = (408, *range(500, 600))
+_NOT_SEARCHED = (408, *range(500, 600))
 _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange
 
 
@@ -150,57 +139,56 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    meaning = _meaning_of(reading, operation, settings.service, has_result=has_result)
-    return TOKEN_ENDED if meaning is TOKEN_REFUSED and settings.keys else meaning
-
-
-def _meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+    condition = settings.service.condition_of(operation.key)
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
-    condition = service.condition_of(operation.key)
-    if not reading.is_2xx or reading.reports_error(condition, has_result=has_result):
-        is_upload_with_id = has_result and not operation.idempotent
-        return ERROR_WITH_ID if is_upload_with_id else _meaning_of_error(reading, operation, service)
-    if has_result or not operation.needs_result:
-        return None
-    if not operation.idempotent:
-        return NO_FILE_ID
-    return _declared_meaning(reading, operation, service) or (NOT_YET if reading.is_pending else LINK_WITHOUT_TOKEN)
+    if reading.is_2xx and not reading.reports_error(condition, has_result=has_result):
+        return None if has_result else operation.meaning_without_result(reading, settings)
+    by_status = _of_status_and_body(reading, operation, settings)
+    if not operation.idempotent and has_result:
+        return ERROR_WITH_ID
+    if not operation.idempotent and by_status is IN_DOUBT:
+        return IN_DOUBT
+    return _of_patterns(reading, operation, settings) or by_status
 
 
-def _meaning_of_error(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means. What the connection declares comes before what a status says.
-
-    But a call that must not be repeated is in doubt if the status says so, whatever else the response says.
-    """
-    meaning = _meaning_of_status(reading, operation, service)
-    if meaning is IN_DOUBT and not operation.idempotent:
-        return meaning
-    if declared := _declared_meaning(reading, operation, service):
-        return declared
-    is_clear = isinstance(reading.data, dict) and not (operation.has_subject and service.not_found_pattern)
-    return NO_SUCH_PATH if meaning is MISSING and not is_clear else meaning
+def of_no_token(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning:
+    """Return what a response means that reports no error, but lacks the token that was asked for."""
+    return _of_patterns(reading, operation, settings) or (NOT_YET if reading.is_pending else NO_TOKEN_FOUND)
 
 
-def _meaning_of_status(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
-    """Return what an error means by its HTTP status, or by the status that the body of a 2xx states."""
-    status = reading.stated_status if reading.is_2xx else reading.response.status
-    if status is None:
-        return IN_DOUBT if INTERNAL_ERROR.search(reading.message(service)) else STATED_ERROR
-    if reading.response.status == 503 and reading.response.retry_after is not None:
-        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
-        return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
-    return of_status(status)
-
-
-def _declared_meaning(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+def _of_patterns(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning | None:
     """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
 
-    Web pages are not searched, nor is a response whose status leaves it open whether the call was carried out.
+    Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
     """
-    if reading.problem or reading.data is None or reading.response.status in _OUTCOME_OPEN:
+    service = settings.service
+    if reading.problem or reading.data is None or reading.response.status in _NOT_SEARCHED:
         return None
     if reading.matches(service.token_refused_pattern, service):
-        return TOKEN_REFUSED
+        return _of_refusal(settings)
     not_found = service.not_found_pattern if operation.has_subject else None
     return MISSING if not_found and reading.matches(not_found, service) else None
+
+
+def _of_refusal(settings: Settings) -> Meaning:
+    """Return what it means that the service refuses the token, or the keys for which it gives one."""
+    if not settings.keys:
+        return TOKEN_REFUSED
+    return TOKEN_ENDED if settings.has_token else KEYS_REFUSED
+
+
+def _of_status_and_body(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning:
+    """Return what an error means that no pattern matches: by its HTTP status, or by what the body of a 2xx states."""
+    service, response = settings.service, reading.response
+    status = reading.stated_status if reading.is_2xx else response.status
+    if status is None:
+        return IN_DOUBT if INTERNAL_ERROR.search(reading.message(service)) else STATED_ERROR
+    if response.status == 503 and response.retry_after is not None:
+        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
+        return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
+    meaning = of_status(status)
+    if meaning is TOKEN_REFUSED:
+        return _of_refusal(settings)
+    names_subject = isinstance(reading.data, dict) and not (operation.has_subject and service.not_found_pattern)
+    return NO_SUCH_PATH if meaning is MISSING and not names_subject else meaning

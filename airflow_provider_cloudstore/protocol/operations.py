@@ -14,6 +14,7 @@ from airflow_provider_cloudstore.protocol import finding, guards, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
@@ -51,15 +52,9 @@ class Operation(Generic[T]):
     parameters: ClassVar[Mapping[str, Guard]] = {}
     """The operation's own parameters by name, with their guards. The hooks' methods use the same names."""
     idempotent: bool
-    """Whether repeating the operation has no further effect."""
+    """Whether repeating the operation has no further effect, or the caller accepts that it may have."""
     has_subject: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
-    needs_token = True
-    """Whether the client must have a token before it sends the operation."""
-    needs_result = False
-    """Whether a successful response must contain what :meth:`find` looks for."""
-    resends_in_doubt = False
-    """Whether the caller allows an operation that is not idempotent to be repeated when its outcome is unknown."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the class follows."""
 
@@ -113,11 +108,16 @@ class Operation(Generic[T]):
         meaning = meanings.meaning_of(reading, self, settings, has_result=found is not None)
         if meaning is None:
             return self.result(found, reading)
-        done = self.result_of_missing(reading, in_doubt=attempts.in_doubt) if meaning is meanings.MISSING else None
-        return done or error_of_response(meaning, reading, self, settings, attempts)
+        if meaning is meanings.MISSING and (done := self.result_of_missing(reading, in_doubt=attempts.in_doubt)):
+            return done
+        return error_of_response(meaning, reading, self, settings, attempts)
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
+        return None
+
+    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning | None:
+        """Return what a response means that reports no error, but lacks what was asked for; None if it is a success."""
         return None
 
     def result(self, found: Any, reading: Reading) -> T:
@@ -199,19 +199,19 @@ class UploadFromUrl(Operation[RemoteUpload]):
     """Queue an upload of a file that the service fetches itself (``POST /file/url_upload_add``).
 
     :param parameters: further parameters that the service takes for an upload.
-    :param retry_unknown_outcome: whether the upload is sent again if its outcome is unknown.
+    :param retry_unknown_outcome: whether the upload counts as idempotent, so that it is sent again if its outcome is unknown.
     """
 
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
     parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
-    idempotent = has_subject = False
+    has_subject = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
             "to send it again. If a second copy does no harm, set retry_unknown_outcome=True."
         ),
-        exceptions.TransientServiceError: "The upload may have been queued; retry_unknown_outcome=True allows resending it.",
+        exceptions.TransientServiceError: "The upload may have been queued.",
     }
 
     def __init__(
@@ -222,13 +222,16 @@ class UploadFromUrl(Operation[RemoteUpload]):
         *,
         retry_unknown_outcome: bool = False,
     ) -> None:
-        self.needs_result = settings.needs_file_id
-        self.resends_in_doubt = retry_unknown_outcome
         super().__init__(settings, url, others=parameters)
+        self.idempotent = retry_unknown_outcome
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
         return finding.find_file_id(reading, settings.service, refused=(settings.access_token,))
+
+    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning | None:
+        """Return that the upload is in doubt if the connection says where its response has the file's id."""
+        return meanings.NO_FILE_ID if settings.needs_file_id else None
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
@@ -242,7 +245,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
-    idempotent = has_subject = needs_result = True
+    idempotent = has_subject = True
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
@@ -256,6 +259,10 @@ class CreateDownloadLink(Operation[DownloadLink]):
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
         return finding.find_link(self.subject, reading, settings, refused=(*settings.credentials, *self.secrets))
+
+    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning:
+        """Return what the connection's patterns say, or else that the file is not ready, or that there is no token."""
+        return meanings.of_no_token(reading, self, settings)
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

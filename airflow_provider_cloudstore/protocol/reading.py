@@ -99,10 +99,14 @@ class Reading:
         return ""
 
     def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
-        """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
+        """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention.
+
+        According to the convention, ``error`` beside a result is a warning.
+        """
         if condition and isinstance(self.data, (dict, list)):
             return not condition.holds(self.data)
-        return has_sign_of_error(self, has_result=has_result)
+        signs, fields = _SIGNS if has_result else {**_SIGNS, services.ERROR_FIELDS: _says_something}, self.fields
+        return self.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
 
     def matches(self, pattern: re.Pattern[str], service: Service) -> bool:
         """Whether a pattern of the connection's owner matches the service's message, or the whole body."""
@@ -139,13 +143,6 @@ def _problem_of(text: str, content_type: str) -> str:
     if _BINARY.search(text):
         return "a body that is neither JSON nor text"
     return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
-
-
-def has_sign_of_error(reading: Reading, *, has_result: bool) -> bool:
-    """Whether a 2xx response reports an error according to the convention. ``error`` beside a result is a warning."""
-    fields = reading.fields
-    signs = _SIGNS if has_result else {**_SIGNS, services.ERROR_FIELDS: _says_something}
-    return reading.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
 
 
 def _is_error_state(value: Any) -> bool:

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
+from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
-from airflow_provider_cloudstore.protocol.other_calls import Authorize
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import connected, response, result_of
@@ -27,7 +27,7 @@ def site(login: str | None = KEY_1, **extra: Any) -> Settings:
 @pytest.mark.parametrize(("extra", "names"), [({}, ("key1", "key2")), ({"authorize_with": "account"}, ("username", "password"))])
 def test_the_token_is_asked_for_with_the_connections_login_and_password(extra: dict[str, Any], names: tuple[str, str]) -> None:
     own = site(**extra)
-    request = Authorize(own).request(own.authorized(Secret("ended"), "1"))
+    request = Authorize(own).request(own)
     assert (request.method, request.url) == ("POST", "https://h/api/v2/authorize")
     assert request.body == f"{names[0]}={KEY_1}&{names[1]}={KEY_2}".encode()
     assert not {"Authorization", "authorization"} & {*request.headers}

@@ -15,8 +15,8 @@ from hypothesis import settings as cases
 from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from tests.support import examples, settings
 
 ROOTS = [
@@ -120,7 +120,7 @@ class Folder(IntEnum):
 )  # fmt: skip
 def test_an_id_of_a_database_is_sent_as_its_text(value: Any, sent: str) -> None:
     assert DeleteFolder(settings(), value).subject == CreateDownloadLink(settings(), value).subject == sent
-    call = OtherCall(settings(), "POST", "/file/rename", {"file_id": value})
+    call = CustomCall(settings(), "POST", "/file/rename", {"file_id": value})
     assert call.arguments == {"file_id": sent}
 
 

@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.http import Response
+from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from tests.support import VALUES, response, settings
@@ -37,7 +37,10 @@ NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
 def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
         asked = operation(settings(), *map(VALUES.get, operation.parameters))
-        first, later = (meaning.error_for(asked, in_doubt=in_doubt) for in_doubt in (False, True))
+        failure = TransportFailure(meaning, "why")
+        first, later = (asked.interpret(failure, settings(), Attempts(4, 2, in_doubt)) for in_doubt in (False, True))
+        assert isinstance(first, exceptions.CloudStoreError)
+        assert isinstance(later, exceptions.CloudStoreError)
         assert first.sent is (meaning is meanings.IN_DOUBT)
         assert later.sent
 
@@ -53,8 +56,9 @@ def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
         (DeleteFolder, {"in_doubt": True}, response(200), True),
         (DeleteFolder, {"in_doubt": True}, response(429), exceptions.RateLimitError),
         (CreateDownloadLink, {"in_doubt": True}, response(404, ENVELOPE), exceptions.NotFoundError),
-        (UploadFromUrl, {"in_doubt": True}, response(429), exceptions.TransientServiceError),
-        (UploadFromUrl, {"in_doubt": True}, response(403), exceptions.OutcomeUnknownError),
+        (UploadFromUrl, {"in_doubt": True}, response(429), exceptions.RateLimitError),
+        (UploadFromUrl, {"in_doubt": True}, response(403), exceptions.PermissionDeniedError),
+        (UploadFromUrl, {"in_doubt": True}, response(200, PAGE), exceptions.InvalidResponseError),
         (UploadFromUrl, {"in_doubt": True}, response(401), exceptions.AuthenticationError),
     ],
 )

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
+from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.http import Response
-from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from tests.support import CALLS, KINDS, TOKEN, settings, store_file
@@ -101,8 +101,8 @@ def fresh(service: Emulator) -> Emulator:
 
 
 OTHER_CALLS: dict[str, tuple[Any, ...]] = {
-    "upload": (OtherCall, "POST", "/file/rename", {"file_id": "f1", "name": "new"}),
-    "link": (OtherCall, "GET", "/folder/list", {"folder_id": "staging"}),
+    "upload": (CustomCall, "POST", "/file/rename", {"file_id": "f1", "name": "new"}),
+    "link": (CustomCall, "GET", "/folder/list", {"folder_id": "staging"}),
 }
 """Any other call that an operation's column of the table is for, too: a POST is an upload, a GET is a link."""
 
@@ -170,10 +170,8 @@ def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expe
     assert (type(failed).__name__ if failed else "success") == expected
 
 
-RESENT = [(name, CALLS["upload"], {"retry_unknown_outcome": True}) for name in FAULTS if "**not" in row_for(name).cells["upload"]]
-RESENT += [
-    (one, OTHER_CALLS["upload"], {"idempotent": True}) for one in FAULTS if row_for(one).what.startswith("sent, outcome unknown")
-]
+OPTED_IN = ((CALLS["upload"], {"retry_unknown_outcome": True}), (OTHER_CALLS["upload"], {"idempotent": True}))
+RESENT = [(name, *post) for name in FAULTS if row_for(name).what.startswith("sent, outcome unknown") for post in OPTED_IN]
 
 
 @pytest.mark.parametrize(("name", "call", "option"), RESENT)
@@ -231,6 +229,16 @@ def test_neither_a_pause_nor_a_request_outlives_the_budget(call_way: Way, fresh:
     began = time.monotonic()
     assert perform(call_way, settings(fresh.url), CALLS["link"], budget=0.3) is not None
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("operation", KINDS)
+def test_a_call_that_has_no_time_left_sends_nothing_and_says_so(call_way: Way, fresh: Emulator, operation: str) -> None:
+    with call_way(settings(fresh.url)) as send:
+        send(KINDS["link"], "f1")  # whose connection could be used again
+        failed = checked(send(*CALLS[operation], budget=0))
+    assert type(failed) is exceptions.ServiceUnreachableError
+    assert "no time was left to send the request; nothing was sent.\nAllow the task more time" in str(failed)
+    assert fresh.state()["requests"] == {"link": 1}
 
 
 def test_a_token_and_subjects_of_awkward_characters_arrive_as_they_are(call_way: Way, fresh: Emulator) -> None:

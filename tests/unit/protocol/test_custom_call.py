@@ -8,13 +8,13 @@ import pytest
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import InvalidInputError, OutcomeUnknownError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
+from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS
-from airflow_provider_cloudstore.protocol.other_calls import OtherCall
 from tests.support import TOKEN, response, result_of, settings, store_file
 
 
-def call(method: Any = "POST", path: Any = "/file/rename", parameters: Any = None, **more: Any) -> OtherCall:
-    return OtherCall(settings(), method, path, {} if parameters is None else parameters, **more)
+def call(method: Any = "POST", path: Any = "/file/rename", parameters: Any = None, **more: Any) -> CustomCall:
+    return CustomCall(settings(), method, path, {} if parameters is None else parameters, **more)
 
 
 def test_both_hooks_send_any_other_call_and_return_its_body(emulator: Emulator) -> None:

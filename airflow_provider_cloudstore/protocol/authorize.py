@@ -1,0 +1,50 @@
+"""The exchange of a connection's login and password for an access token, with services that have ``POST /authorize``."""
+
+from __future__ import annotations
+
+import re
+
+from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.operations import Operation
+from airflow_provider_cloudstore.protocol.paths import Paths
+from airflow_provider_cloudstore.protocol.reading import Reading
+from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.services import KEY_NAMES
+from airflow_provider_cloudstore.protocol.settings import Settings
+
+_TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("data.account_id|account_id")
+
+
+class Authorize(Operation[Settings]):
+    """Ask for an access token, which ends the account's earlier tokens.
+
+    :param settings: settings with keys and without a token. The result is a copy with the token, and with the account's id if the
+        service gives it.
+    """
+
+    key, name = "authorize", "authorize"
+    method, path = "POST", "/authorize"
+    idempotent, has_subject = True, False
+    subject = ""  # the first argument is a key
+
+    def __init__(self, settings: Settings) -> None:
+        names = KEY_NAMES[settings.service.authorize_with]
+        super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
+        self._settings = settings
+
+    def find(self, reading: Reading, settings: Settings) -> tuple[Secret, str] | None:
+        """Return the token and the account, if the response has a token."""
+        token = next(_TOKEN.values_in(reading.data), None)
+        account = next(_ACCOUNT.values_in(reading.data), "")
+        if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
+            return None
+        return Secret(token), str(account)
+
+    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning:
+        """Return what the connection's patterns say, or else that there is no token."""
+        return meanings.of_no_token(reading, self, settings)
+
+    def result(self, found: tuple[Secret, str], reading: Reading) -> Settings:
+        """Return the settings with the token and the account."""
+        return self._settings.authorized(*found)
