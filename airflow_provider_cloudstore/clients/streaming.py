@@ -62,7 +62,7 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
             url = download.redirect(head, request.url, redirects)
             if url:
                 continue
-            file.seek(download.start_of_body(head, file.tell()))
+            file.seek(download.accept(head, file.tell()))
             file.truncate()
             while piece := exchange.read(decoded=False):
                 if isinstance(piece, TransportFailure):

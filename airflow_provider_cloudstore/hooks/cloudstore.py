@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import TASK_ENDED, BaseHook, form_widgets
@@ -214,18 +215,18 @@ class CloudStoreHook(BaseHook):
 
         The message does not name the connection, because the Test button stores the form's values under a temporary id.
         """
-        lines = ["The connection works: the service accepts the token."]
-        works = True
+        from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+        works, lines = True, ["The connection works: the service accepts the token."]
         try:
-            self._settings = replace(self.settings, conn_id="")
-            lines += [f"The connection {warning}" for warning in self._settings.warnings]
-            self._perform(CreateDownloadLink(self._settings, MISSING_FILE_ID), max_attempts=1)
+            settings = replace(self.read_settings(), conn_id="")
+            lines += [f"The connection {warning}" for warning in settings.warnings]
+            with BlockingClient(settings, partial(authorized, settings)) as client:
+                client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), budget=time_budget(), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)
             if not works:
                 lines[0] = str(replace(error, operation="connection test", subject=""))
-        finally:
-            self.close()
         return works, "\n".join(lines)
 
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:

@@ -139,25 +139,26 @@ class Download:
         etag = self._whole.headers.get("etag", "") if _length(self._whole) else ""
         return etag if _STRONG_ETAG.match(etag) else ""
 
-    def start_of_body(self, head: Response, received: int) -> int:
-        """Return the position in the file at which a response's body begins: 0, or the number of received bytes.
+    def accept(self, head: Response, received: int) -> int:
+        """Accept a response whose body is the file or its rest, and return the position in the file at which that body begins.
 
-        :raises CloudStoreError: if the body is neither the file nor its rest; ``retried`` says whether to make another attempt.
+        :raises CloudStoreError: if the body is neither; ``retried`` says whether to make another attempt.
         """
         is_chunked = head.headers.get("transfer-encoding", "").lower() == "chunked"
         if head.status == 200 and (self._expected or is_chunked or _length(head) is not None):
             self._whole, self.sha256 = head, hashlib.sha256()
             return 0
-        total = _length(self._whole) or 0
-        rest = {"etag": self._etag, "content-range": f"bytes {received}-{total - 1}/{total}"}
-        if head.status == 206 and self._etag and rest.items() <= head.headers.items():
-            return received
-        raise self._rejected(head)
-
-    def _rejected(self, head: Response) -> CloudStoreError:
-        reason = f"HTTP {head.status}"
+        if head.status == 206 and self._etag and (total := _length(self._whole)):
+            rest = {"etag": self._etag, "content-range": f"bytes {received}-{total - 1}/{total}"}
+            if rest.items() <= head.headers.items():
+                return received
         if head.status in (206, 416):
             self._whole = _NO_RESPONSE  # so that the next attempt starts over
+        raise self._rejection(head)
+
+    def _rejection(self, head: Response) -> CloudStoreError:
+        reason = f"HTTP {head.status}"
+        if head.status in (206, 416):
             return self._error(exceptions.TransientServiceError, f"{reason} in place of the rest of the file", head)
         if head.status in _LINK_REJECTED:
             return self._error(

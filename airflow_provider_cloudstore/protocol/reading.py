@@ -27,7 +27,7 @@ _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks
 _STATED = (401, 403, 404, 410, 429, *range(500, 600))
 """The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
 _NUMBER = re.compile("-?[0-9]{1,9}")
-_NOTHING = ("", "0", "false", "none", "null", "ok", "success", "no error")
+_NO_ERROR = ("", "0", "false", "none", "null", "ok", "success", "no error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _is_error_code(value: Any) -> bool:
 def _says_something(value: Any) -> bool:
     if isinstance(value, (dict, list)):
         return any(map(_says_something, value.values() if isinstance(value, dict) else value))
-    return value != 0 and str(value).strip().lower() not in _NOTHING
+    return value != 0 and str(value).strip().lower() not in _NO_ERROR
 
 
 _SIGNS: dict[tuple[str, ...], Callable[[Any], bool]] = {

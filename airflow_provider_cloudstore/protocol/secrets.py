@@ -149,7 +149,7 @@ def repeats_secret(text: str, secrets: tuple[Secret, ...]) -> bool:
 def _without(secrets: Iterable[Secret], text: str) -> str:
     # Usually no secret is found, which saves computing the forms: in a batch, each URL has its own secrets.
     found = tuple([secret for secret in secrets if _longest_word(secret.reveal()) in text])
-    pattern = _pattern(found) if found else None
+    pattern = _pattern_of(found) if found else None
     return pattern.sub(MASK, text) if pattern else text
 
 
@@ -159,7 +159,7 @@ def _longest_word(value: str) -> str:
 
 
 @functools.lru_cache  # a wait needs the pattern of the same token at every poll
-def _pattern(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
+def _pattern_of(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     """Return a pattern of every form; the longest comes first, so that a secret that begins with another one has no tail left."""
     forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
     parts = [_WHOLE_NUMBER.format(form) if re.fullmatch(r"\d{1,7}", form) else re.escape(form) for form in forms]

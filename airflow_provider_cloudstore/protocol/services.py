@@ -76,7 +76,7 @@ def extras_of(declaration: type[Any]) -> dict[str, Extra]:
     return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def _ignoring_case(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
@@ -135,7 +135,7 @@ class Service:
         None, "pattern", "Not-found pattern", 'A case-insensitive regular expression. Errors that match count as "not found".'
     )
     token_refused_pattern: re.Pattern[str] = declare(
-        _pattern(_TOKEN_REFUSED),
+        _ignoring_case(_TOKEN_REFUSED),
         "pattern",
         "Token-refused pattern",
         "A case-insensitive regular expression. Errors that match count as HTTP 401.",
@@ -169,8 +169,8 @@ SERVICES: dict[str, Service] = {
         success_when={"": Condition.parse("_status=success|status=success"), "upload": None},  # its answer is not known
         message_path=Paths.parse("response|message|0"),
         download_url_path=Paths.parse("data.download_url"),
-        not_found_pattern=_pattern("could not find (file|folder) based on"),
-        token_refused_pattern=_pattern(
+        not_found_pattern=_ignoring_case("could not find (file|folder) based on"),
+        token_refused_pattern=_ignoring_case(
             "could not (validate access_token|authenticate user)|access token expired|please provide (key|access|account)"
         ),
     ),

@@ -37,7 +37,7 @@ def rest(**headers: str) -> Response:
 def interrupted(**headers: str) -> Download:
     """A download of 10 bytes that broke after 5."""
     download = Download("f1", settings())
-    assert download.start_of_body(head(200, content_length="10", **(headers or {"etag": ETAG})), 0) == 0
+    assert download.accept(head(200, content_length="10", **(headers or {"etag": ETAG})), 0) == 0
     with pytest.raises(exceptions.TransientServiceError) as broken:
         download.check_end(5)
     assert broken.value.retried
@@ -53,14 +53,14 @@ def ended(download: Download, body: bytes, url: str = URL, target: str = "") -> 
 
 def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> DownloadedFile:
     download = Download("f1", settings(), **more)
-    download.start_of_body(head(200, content_length=str(len(body)), **headers), 0)
+    download.accept(head(200, content_length=str(len(body)), **headers), 0)
     return ended(download, body, url, target)
 
 
 def test_a_download_resumes_by_a_strong_etag_alone() -> None:
     request = interrupted().request(URL, 5)
     assert (request.headers["Range"], request.headers["If-Range"]) == ("bytes=5-", ETAG)
-    assert interrupted().start_of_body(rest(), 5) == 5
+    assert interrupted().accept(rest(), 5) == 5
     for headers in ({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, {"etag": 'W/"v1"'}, {"etag": '""'}):
         assert "Range" not in interrupted(**headers).request(URL, 5).headers
 
@@ -79,10 +79,10 @@ def test_a_download_resumes_by_a_strong_etag_alone() -> None:
 def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(response: Response) -> None:
     download = interrupted()
     with pytest.raises(exceptions.TransientServiceError, match="in place of the rest of the file") as changed:
-        download.start_of_body(response, 5)
+        download.accept(response, 5)
     assert changed.value.retried
     assert "Range" not in download.request(URL, 5).headers
-    assert download.start_of_body(head(200, content_length="3"), 5) == 0
+    assert download.accept(head(200, content_length="3"), 5) == 0
     assert ended(download, b"new").bytes == 3
 
 
@@ -90,7 +90,7 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
 def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     download = interrupted()
     with pytest.raises(exceptions.TransientServiceError, match="rejected the link") as refused:
-        download.start_of_body(head(status), 5)
+        download.accept(head(status), 5)
     assert refused.value.retried
     assert download.request(URL, 5).headers["Range"] == "bytes=5-"
 
@@ -109,16 +109,16 @@ def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
     with pytest.raises(kind) as failed:
-        Download("f1", settings()).start_of_body(response, 0)
+        Download("f1", settings()).accept(response, 0)
     assert failed.value.retried is again
     assert failed.value.retry_after == (7.0 if response.headers.get("retry-after") == "7" else None)
 
 
 def test_a_body_of_unknown_length_needs_chunks_or_a_checksum() -> None:
-    assert Download("f1", settings()).start_of_body(head(200, transfer_encoding="chunked"), 0) == 0
+    assert Download("f1", settings()).accept(head(200, transfer_encoding="chunked"), 0) == 0
     for expected, content in ((b"abc", b"ab"), (b"abc", b"abc")):
         download = Download("f1", settings(), expected_sha256=hashlib.sha256(expected).hexdigest().upper())
-        download.start_of_body(head(200), 0)
+        download.accept(head(200), 0)
         if content == expected:
             assert ended(download, content).bytes == 3
         else:
