@@ -86,7 +86,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             if pause is None:
                 raise outcome
             await asyncio.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and not await self.renew_token(used.access_token):
+            if isinstance(outcome, AuthenticationError) and (settings or not await self.renew_token(used.access_token)):
                 raise outcome
             attempts = attempts.after(outcome)
 

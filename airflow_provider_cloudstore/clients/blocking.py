@@ -76,7 +76,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
         :param budget: seconds for all attempts and the pauses between them.
         :param max_attempts: maximum number of requests; None for the connection's own maximum.
-        :param settings: with what the operation is sent; None for the client's own settings, whose token is renewed if need be.
+        :param settings: with what the operation is sent; None for the client's own settings, which are renewed if the service
+            refuses their token.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
@@ -92,7 +93,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and not self.renew_token(used.access_token):
+            if isinstance(outcome, AuthenticationError) and (settings or not self.renew_token(used.access_token)):
                 raise outcome
             attempts = attempts.after(outcome)
 

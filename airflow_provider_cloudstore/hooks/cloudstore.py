@@ -22,7 +22,6 @@ from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.failures import error_of
-from airflow_provider_cloudstore.protocol.finding import secrets_of
 from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
@@ -137,9 +136,7 @@ class CloudStoreHook(BaseHook):
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has it.
         :raises OutcomeUnknownError: if the upload may have been queued, and you did not opt in to resending.
         """
-        operation = UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
-        mask(operation.secrets)
-        return self._perform(operation)
+        return self._perform(UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome))
 
     def create_download_link(self, file_id: str) -> DownloadLink:
         """Create a time-limited download token for a file (``GET /file/download``).
@@ -148,9 +145,7 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        link = self._perform(CreateDownloadLink(self.settings, file_id))
-        mask(secrets_of(link))
-        return link
+        return self._perform(CreateDownloadLink(self.settings, file_id))
 
     def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
@@ -168,9 +163,7 @@ class CloudStoreHook(BaseHook):
         :raises InvalidInputError: if the call cannot be sent, or if the hook has a method for it, such as :meth:`delete_folder`.
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
-        operation = CustomCall(self.settings, method, path, parameters or {}, idempotent=idempotent)
-        mask(operation.secrets)
-        return self._perform(operation)
+        return self._perform(CustomCall(self.settings, method, path, parameters or {}, idempotent=idempotent))
 
     def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
         """Download a file. A broken download resumes with a new link. Links are neither logged nor stored.
@@ -204,11 +197,9 @@ class CloudStoreHook(BaseHook):
         """
         operation = CreateDownloadLink(self.settings, file_id)
         try:
-            link = self._perform(operation, max_attempts=1)
+            return self._perform(operation, max_attempts=1)
         except CloudStoreError as error:
             return error
-        mask(secrets_of(link))
-        return link
 
     def test_connection(self) -> tuple[bool, str]:
         """Test the token with one request, within the timeout: ask for a link to a file that does not exist.
@@ -230,13 +221,17 @@ class CloudStoreHook(BaseHook):
         return works, "\n".join(lines)
 
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
+        """Perform an operation, and mask the credentials in its arguments and its result."""
+        mask(operation.secrets)
         try:
-            return self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
+            result = self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
         except TASK_ENDED as ended:
             if operation.idempotent:
                 raise
             reason = f"the task ended with {type(ended).__name__}"
             raise error_of(IN_DOUBT, reason, operation, self.settings, Attempts(1, count=1)) from None
+        mask(operation.secrets_of(result))
+        return result
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before.
@@ -311,7 +306,7 @@ class CloudStoreAsyncHook(BaseHook):
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""
         client = await self._client()
-        return await client.perform(DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing), budget=time_budget())
+        return await _perform(client, DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
 
     async def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
@@ -319,24 +314,19 @@ class CloudStoreAsyncHook(BaseHook):
         """See :meth:`CloudStoreHook.upload_from_url`."""
         client = await self._client()
         operation = UploadFromUrl(client.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
-        await amask(operation.secrets)
-        return await client.perform(operation, budget=time_budget())
+        return await _perform(client, operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """See :meth:`CloudStoreHook.create_download_link`."""
         client = await self._client()
-        link = await client.perform(CreateDownloadLink(client.settings, file_id), budget=time_budget())
-        await amask(secrets_of(link))
-        return link
+        return await _perform(client, CreateDownloadLink(client.settings, file_id))
 
     async def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
     ) -> Any:
         """See :meth:`CloudStoreHook.request`."""
         client = await self._client()
-        operation = CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent)
-        await amask(operation.secrets)
-        return await client.perform(operation, budget=time_budget())
+        return await _perform(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`. This method also returns an error of the connection, and does not mask the token.
@@ -348,3 +338,11 @@ class CloudStoreAsyncHook(BaseHook):
             return await client.perform(CreateDownloadLink(client.settings, file_id), max_attempts=1)
         except CloudStoreError as error:
             return error
+
+
+async def _perform(client: AsyncClient, operation: Operation[T]) -> T:
+    """Perform an operation, and mask the credentials in its arguments and its result."""
+    await amask(operation.secrets)
+    result = await client.perform(operation, budget=time_budget())
+    await amask(operation.secrets_of(result))
+    return result

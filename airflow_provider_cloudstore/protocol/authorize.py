@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
@@ -26,6 +25,7 @@ class Authorize(Operation[Settings]):
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     idempotent, has_subject = True, False
+    without_result = meanings.NO_TOKEN_FOUND
     subject = ""  # the first argument is a key
 
     def __init__(self, settings: Settings) -> None:
@@ -40,10 +40,6 @@ class Authorize(Operation[Settings]):
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             return None
         return Secret(token), str(account)
-
-    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning:
-        """Return what the connection's patterns say, or else that there is no token."""
-        return meanings.of_no_token(reading, self, settings)
 
     def result(self, found: tuple[Secret, str], reading: Reading) -> Settings:
         """Return the settings with the token and the account."""

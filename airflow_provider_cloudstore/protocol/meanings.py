@@ -143,7 +143,7 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
     if reading.is_2xx and not reading.reports_error(condition, has_result=has_result):
-        return None if has_result else operation.meaning_without_result(reading, settings)
+        return None if has_result else _without_result(reading, operation, settings)
     by_status = _of_status_and_body(reading, operation, settings)
     if not operation.idempotent and has_result:
         return ERROR_WITH_ID
@@ -152,8 +152,9 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
     return _of_patterns(reading, operation, settings) or by_status
 
 
-def of_no_token(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning:
-    """Return what a response means that reports no error, but lacks the token that was asked for."""
+def _without_result(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning | None:
+    if operation.without_result is not NO_TOKEN_FOUND:
+        return operation.without_result
     return _of_patterns(reading, operation, settings) or (NOT_YET if reading.is_pending else NO_TOKEN_FOUND)
 
 

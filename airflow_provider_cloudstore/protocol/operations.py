@@ -55,6 +55,8 @@ class Operation(Generic[T]):
     """Whether repeating the operation has no further effect, or the caller accepts that it may have."""
     has_subject: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
+    without_result: Meaning | None = None
+    """What a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the class follows."""
 
@@ -116,14 +118,14 @@ class Operation(Generic[T]):
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
         return None
 
-    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning | None:
-        """Return what a response means that reports no error, but lacks what was asked for; None if it is a success."""
-        return None
-
     def result(self, found: Any, reading: Reading) -> T:
         """Return the result of a successful response; by default, what :meth:`find` found."""
         result: T = found
         return result
+
+    def secrets_of(self, result: T) -> tuple[Secret, ...]:
+        """Return the credentials in a result."""
+        return ()
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> T | None:
         """Return the result for a subject that does not exist according to the service; None if that is an error.
@@ -224,14 +226,11 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         super().__init__(settings, url, others=parameters)
         self.idempotent = retry_unknown_outcome
+        self.without_result = meanings.NO_FILE_ID if settings.needs_file_id else None
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
         return finding.find_file_id(reading, settings.service, refused=(settings.access_token,))
-
-    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning | None:
-        """Return that the upload is in doubt if the connection says where its response has the file's id."""
-        return meanings.NO_FILE_ID if settings.needs_file_id else None
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
@@ -246,6 +245,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     idempotent = has_subject = True
+    without_result = meanings.NO_TOKEN_FOUND
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
@@ -260,9 +260,9 @@ class CreateDownloadLink(Operation[DownloadLink]):
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
         return finding.find_link(self.subject, reading, settings, refused=(*settings.credentials, *self.secrets))
 
-    def meaning_without_result(self, reading: Reading, settings: Settings) -> Meaning:
-        """Return what the connection's patterns say, or else that the file is not ready, or that there is no token."""
-        return meanings.of_no_token(reading, self, settings)
+    def secrets_of(self, result: DownloadLink) -> tuple[Secret, ...]:
+        """Return the download token, and the credentials in its URL."""
+        return finding.secrets_of(result)
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)
