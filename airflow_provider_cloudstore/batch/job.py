@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.batch.receipts import Receipts, read_part
 from airflow_provider_cloudstore.batch.sender import Options, Sender, Throttle
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import BatchInterruptedError, CloudStoreError
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Job:
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else lambda _: None, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         async with self.connect(settings, self._renew, self.options.max_concurrency) as client:
-            await client.renew_token(NO_TOKEN)
+            await client.renew_token()
             sender = Sender(client, throttle, ledger, manifest(), self.options)
             await self._send(sender, lease, throttle)
         return throttle.error

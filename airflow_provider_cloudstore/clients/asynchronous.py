@@ -13,12 +13,12 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, connect_refused, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
@@ -75,7 +75,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         if settings is None:
-            await self.renew_token(NO_TOKEN)
+            await self.renew_token()
         while True:
             attempts, used = attempts.next(), settings or self.settings
             response = await self.send(operation.request(used), ends_at - time.monotonic())
@@ -90,8 +90,11 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                 raise outcome
             attempts = attempts.after(outcome)
 
-    async def renew_token(self, refused: Secret) -> bool:
-        """Renew the settings, unless another call has, and return whether there is another token now."""
+    async def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
+        """Renew the settings, unless another call has, and return whether there is another token now.
+
+        :param refused: the token that the service refused; by default, renew only settings that have no token yet.
+        """
         async with self._renewing:  # one task reads the connection, and the others wait for the token
             if self.settings.access_token == refused:
                 self.settings = await self._renew(self)

@@ -20,12 +20,12 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, causes_of, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, causes_of, connect_refused, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
-from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure, connect_refused
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
@@ -82,7 +82,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         if settings is None:
-            self.renew_token(NO_TOKEN)
+            self.renew_token()
         while True:
             attempts, used = attempts.next(), settings or self.settings
             response = self.send(operation.request(used), ends_at - time.monotonic())
@@ -97,8 +97,11 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 raise outcome
             attempts = attempts.after(outcome)
 
-    def renew_token(self, refused: Secret) -> bool:
-        """Renew the settings, unless another thread has, and return whether there is another token now."""
+    def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
+        """Renew the settings, unless another thread has, and return whether there is another token now.
+
+        :param refused: the token that the service refused; by default, renew only settings that have no token yet.
+        """
         with self._renewing:
             if self.settings.access_token == refused:
                 self.settings = self._renew(self)

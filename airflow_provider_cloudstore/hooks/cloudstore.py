@@ -21,8 +21,7 @@ from airflow_provider_cloudstore.hooks.connection import (
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
-from airflow_provider_cloudstore.protocol.failures import error_of
-from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
+from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT, error_of
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
@@ -254,7 +253,7 @@ class _SharedClient:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-_shared: dict[tuple[asyncio.AbstractEventLoop, str], _SharedClient] = {}
+_clients: dict[tuple[asyncio.AbstractEventLoop, str], _SharedClient] = {}
 
 
 class CloudStoreAsyncHook(BaseHook):
@@ -272,7 +271,7 @@ class CloudStoreAsyncHook(BaseHook):
         self._shared: _SharedClient | None = None
 
     async def __aenter__(self) -> Self:
-        self._shared = _shared.setdefault((asyncio.get_running_loop(), self.cloudstore_conn_id), _SharedClient())
+        self._shared = _clients.setdefault((asyncio.get_running_loop(), self.cloudstore_conn_id), _SharedClient())
         self._shared.users += 1
         return self
 
@@ -281,11 +280,11 @@ class CloudStoreAsyncHook(BaseHook):
         if shared:
             shared.users -= 1
             if not shared.users:
-                del _shared[asyncio.get_running_loop(), self.cloudstore_conn_id]
+                del _clients[asyncio.get_running_loop(), self.cloudstore_conn_id]
                 if shared.client:
                     await shared.client.close()
 
-    async def _client(self) -> AsyncClient:
+    async def _open_client(self) -> AsyncClient:
         """Return the client of the connection; read the connection if no hook of this event loop has."""
         shared = self._shared
         if shared is None:
@@ -305,27 +304,27 @@ class CloudStoreAsyncHook(BaseHook):
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""
-        client = await self._client()
+        client = await self._open_client()
         return await _perform(client, DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
 
     async def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
     ) -> RemoteUpload:
         """See :meth:`CloudStoreHook.upload_from_url`."""
-        client = await self._client()
+        client = await self._open_client()
         operation = UploadFromUrl(client.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
         return await _perform(client, operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """See :meth:`CloudStoreHook.create_download_link`."""
-        client = await self._client()
+        client = await self._open_client()
         return await _perform(client, CreateDownloadLink(client.settings, file_id))
 
     async def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
     ) -> Any:
         """See :meth:`CloudStoreHook.request`."""
-        client = await self._client()
+        client = await self._open_client()
         return await _perform(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
@@ -334,7 +333,7 @@ class CloudStoreAsyncHook(BaseHook):
         The token needs no mask, because a trigger discards the link; masking thousands of tokens would block the triggerer.
         """
         try:
-            client = await self._client()
+            client = await self._open_client()
             return await client.perform(CreateDownloadLink(client.settings, file_id), max_attempts=1)
         except CloudStoreError as error:
             return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import ClassVar
@@ -55,4 +56,4 @@ class CustomCall(Operation[Json]):
 
     def result(self, found: None, reading: Reading) -> Json:
         """Return the parsed body."""
-        return reading.for_xcom()
+        return reading.storable_data(max_bytes=math.inf)

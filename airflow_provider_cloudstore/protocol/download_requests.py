@@ -20,10 +20,10 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.failures import MAX_MESSAGE_LENGTH
-from airflow_provider_cloudstore.protocol.finding import absolute_url, secrets_of
+from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.meanings import MAX_MESSAGE_LENGTH
 from airflow_provider_cloudstore.protocol.operations import USER_AGENT
 from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, read
 from airflow_provider_cloudstore.protocol.secrets import redact

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
 
-from airflow_provider_cloudstore.protocol.meanings import PROXY_FAILED, PROXY_REFUSED, Meaning
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.meanings import Meaning
 
 MAX_BODY_BYTES = 1024 * 1024
 """The maximum length of a body. A longer body is cut off and rejected, because no response of this API needs more."""
@@ -66,10 +68,3 @@ class TransportFailure:
 
     meaning: Meaning
     reason: str
-
-
-def connect_refused(status: int) -> TransportFailure:
-    """Return the failure for a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
-    if status == 407:
-        return TransportFailure(PROXY_REFUSED, "the proxy refused the credentials")
-    return TransportFailure(PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")

@@ -1,4 +1,4 @@
-"""Decides what an attempt means; nothing else decides that.
+"""Decides what an attempt means, and makes the error of an attempt that failed.
 
 First the possible meanings, as data: the table in docs/operate/retries.md. Below it, :func:`meaning_of` finds the meaning of a
 response, by the rules in docs/operate/responses.md; the clients find that of a request without a response.
@@ -6,16 +6,22 @@ response, by the rules in docs/operate/responses.md; the clients find that of a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol import extraction
+from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.reading import Reading
+from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
-    from airflow_provider_cloudstore.protocol.reading import Reading
-    from airflow_provider_cloudstore.protocol.settings import Settings
+
+MAX_MESSAGE_LENGTH = 300
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
@@ -31,13 +37,15 @@ _REDIRECTED = "Redirects are not followed, to keep the token from other hosts. S
 class Meaning:
     """A row of the table.
 
-    :param error: the class of the error; where it may have had an effect, a call that is not idempotent ends as unknown.
+    :param error: the class of the error.
+    :param unless_idempotent: the class of the error of a call that must not be repeated, if it is another one.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
-    error: type[exceptions.CloudStoreError]
+    error: type[CloudStoreError]
+    unless_idempotent: type[CloudStoreError] | None = None
     says: str = "{}"
     advice: str = ""
     names_address: bool = False
@@ -69,7 +77,7 @@ PROXY_REFUSED = Meaning(
     advice=PROXY_ADVICE,
     names_address=True,
 )
-IN_DOUBT = Meaning(exceptions.TransientServiceError)
+IN_DOUBT = Meaning(exceptions.TransientServiceError, exceptions.OutcomeUnknownError)
 """The request may have been carried out."""
 ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
@@ -106,7 +114,7 @@ REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_RE
 
 # Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, names_address=True)
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
 NO_TOKEN_FOUND = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
 NO_FILE_ID = Meaning(
@@ -193,3 +201,67 @@ def _of_status_and_body(reading: Reading, operation: Operation[Any], settings: S
         return _of_refusal(settings)
     names_subject = isinstance(reading.data, dict) and not (operation.has_subject and service.not_found_pattern)
     return NO_SUCH_PATH if meaning is MISSING and not names_subject else meaning
+
+
+def error_of_response(
+    meaning: Meaning, reading: Reading, operation: Operation[Any], settings: Settings, attempts: Attempts
+) -> CloudStoreError:
+    """Return the error of an attempt that received a response."""
+    link = extraction.find_link("", reading, settings)
+    if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
+        reading = replace(reading, secrets=(*reading.secrets, *extraction.secrets_of(link)))
+    # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
+    message = reading.redacted(reading.message(settings.service))[:MAX_MESSAGE_LENGTH]
+    if meaning is NO_TOKEN_FOUND and " " not in message:  # a single word may be a token in an undeclared field
+        message = ""
+    shows_keys = not reading.problem and reading.data is not None and (meaning is NO_TOKEN_FOUND or not message)
+    details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
+    more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
+    more["wait"] = _wait_after(meaning, reading, settings)
+    return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
+
+
+def _wait_after(meaning: Meaning, reading: Reading, settings: Settings) -> exceptions.Wait | None:
+    """Return what a wait for a file does after an error; None if the error's class says it."""
+    if meaning is TOKEN_ENDED:
+        return "tolerates"
+    if meaning not in (STATED_ERROR, NO_SUCH_PATH):
+        return None
+    # Without a pattern, any words of the service may mean that the file is not there yet.
+    return "tolerates" if reading.problem or settings.service.not_found_pattern else "goes on"
+
+
+def error_of(
+    meaning: Meaning,
+    seen: str,
+    operation: Operation[Any],
+    settings: Settings,
+    attempts: Attempts,
+    *,
+    details: str = "",
+    **more: Any,
+) -> CloudStoreError:
+    """Return the error of an attempt.
+
+    :param seen: what was seen, such as ``HTTP 404``.
+    :param details: what the service said, without secrets.
+    :param more: further fields of the error.
+    """
+    kind = meaning.error if operation.idempotent else meaning.unless_idempotent or meaning.error
+    if attempts.in_doubt and not kind.sent:  # only the last attempt was not sent
+        kind = exceptions.TransientServiceError
+    reason = meaning.says.format(seen)
+    if meaning.names_address:
+        connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
+        reason += f" ({connection}at {settings.route})"
+    if details:
+        reason = f"{reason}: {details}".rstrip(". ")
+    secrets = (*settings.secrets, *operation.secrets)
+    return kind(
+        redact(reason, secrets),
+        operation=operation.name,
+        subject=operation.redacted(secrets),
+        attempts=attempts.count,
+        advice=f"{operation.hints.get(kind, '')} {meaning.advice or kind.default_advice}".strip(),
+        **more,
+    )

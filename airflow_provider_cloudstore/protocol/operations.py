@@ -10,11 +10,10 @@ from urllib.parse import quote
 
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
-from airflow_provider_cloudstore.protocol import finding, guards, meanings
+from airflow_provider_cloudstore.protocol import extraction, guards, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.failures import error_of, error_of_response
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.meanings import Meaning, error_of, error_of_response
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
@@ -185,7 +184,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     def result(self, found: None, reading: Reading, *, existed: bool | None = True) -> FolderDeletion:
         """Return the deletion, with the service's response."""
-        return FolderDeletion(self.subject, finding.moment(reading.response.sent), reading.for_xcom(), existed)
+        return FolderDeletion(self.subject, extraction.moment(reading.response.sent), reading.storable_data(), existed)
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> FolderDeletion | None:
         """Return a deletion if the caller ignores a missing folder, or if an earlier attempt may have deleted it.
@@ -230,12 +229,12 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
-        return finding.find_file_id(reading, settings.service, refused=(settings.access_token,))
+        return extraction.find_file_id(reading, settings.service, refused=(settings.access_token,))
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
-        file_id, sent = found or "", finding.moment(reading.response.sent)
-        return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.for_xcom(file_id))
+        file_id, sent = found or "", extraction.moment(reading.response.sent)
+        return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.storable_data(file_id))
 
 
 class CreateDownloadLink(Operation[DownloadLink]):
@@ -258,11 +257,11 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
-        return finding.find_link(self.subject, reading, settings, refused=(*settings.credentials, *self.secrets))
+        return extraction.find_link(self.subject, reading, settings, refused=(*settings.credentials, *self.secrets))
 
     def secrets_of(self, result: DownloadLink) -> tuple[Secret, ...]:
         """Return the download token, and the credentials in its URL."""
-        return finding.secrets_of(result)
+        return extraction.secrets_of(result)
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

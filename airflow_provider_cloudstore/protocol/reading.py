@@ -117,9 +117,9 @@ class Reading:
         """Return ``text`` without secrets."""
         return redact(text, self.secrets)
 
-    def for_xcom(self, kept: str = "") -> Json:
-        """Return the data for an XCom, without the secrets that the service repeats; ``kept``, the file's id, is not masked."""
-        return storable(self.data, lambda text: text if text == kept else self.redacted(text))
+    def storable_data(self, kept: str = "", **limit: float) -> Json:
+        """Return the data as Airflow can store it, without secrets; ``kept``, the file's id, is not masked."""
+        return storable(self.data, lambda text: text if text == kept else self.redacted(text), **limit)
 
 
 def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:

@@ -24,18 +24,19 @@ _EXACT = 2.0**53  # PostgreSQL returns a larger float as an integer that is not 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def storable(value: Any, clean: Callable[[str], str] = str) -> Json:
+def storable(value: Any, clean: Callable[[str], str] = str, *, max_bytes: float = MAX_BYTES) -> Json:
     """Return ``value`` as plain data of limited size, with finite numbers, and with strings and keys safe for every serializer.
 
     A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, and a key that begins with ``__`` is
     prefixed with ``key``. A text is masked if its key, or a key above it, is the name of a credential. A note replaces a value
-    that exceeds :data:`MAX_BYTES`, and whatever is nested more than 32 levels deep.
+    that is too large, and whatever is nested more than 32 levels deep.
 
     :param value: parsed JSON.
     :param clean: removes secrets from a string, a key or a number.
+    :param max_bytes: the maximum size as JSON.
     """
     stored = _stored(value, clean, _MAX_LEVELS, is_credential=False)
-    return stored if len(json.dumps(stored)) <= MAX_BYTES else _OMITTED
+    return stored if len(json.dumps(stored)) <= max_bytes else _OMITTED
 
 
 def _stored(value: Any, clean: Callable[[str], str], levels: int, *, is_credential: bool) -> Json:

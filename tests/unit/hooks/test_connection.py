@@ -70,7 +70,7 @@ def test_a_crowd_of_hooks_reads_the_connection_once_and_once_for_each_rotated_to
     monkeypatch.setattr(compat, "amask_secret", note)
     store_file(emulator)
     asyncio.run(run())
-    assert not cloudstore._shared
+    assert not cloudstore._clients
     assert len(reads) == 2
     assert [masked.count(token) for token in tokens] == [1, 1]
     warnings = [record.getMessage() for record in caplog.records if record.name == connection.__name__]

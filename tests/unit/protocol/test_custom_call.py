@@ -91,6 +91,11 @@ def test_a_lost_post_says_that_it_may_be_declared_idempotent(emulator: Emulator)
     assert "upload" not in str(caught.value)
 
 
+def test_a_listing_is_returned_whole_though_an_xcom_would_not_hold_it() -> None:
+    listing = {"data": {"files": [{"id": str(number), "filename": f"report-{number}.csv"} for number in range(10_000)]}}
+    assert result_of(call("GET", "/folder/listing"), response(200, listing)) == listing
+
+
 def test_credentials_are_neither_in_messages_nor_in_the_result() -> None:
     sent = {"password": "hunter2+", "source": "https://u:pw-1234@h/f?sig=abcd1234"}
     made = call(parameters=sent)

@@ -5,7 +5,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol.finding import find_link, secrets_of
+from airflow_provider_cloudstore.protocol.extraction import find_link, secrets_of
 from airflow_provider_cloudstore.protocol.reading import read
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.results import FolderDeletion
