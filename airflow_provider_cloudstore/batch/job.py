@@ -32,14 +32,14 @@ class Job:
 
     :param read: reads the manifest; it blocks.
     :param settings: reads the connection; it blocks.
-    :param authorized: returns the settings with a token, if a token has to be asked for.
+    :param exchange_keys: returns the settings, with a token if the connection has keys.
     :param receipts: the outcomes of earlier tries and of this try; None if the batch stores no outcomes.
     :param must_end: returns why the try has to end now, or an empty string; called ten times a second.
     """
 
     read: Callable[[], Manifest]
     settings: Callable[[], Settings]
-    authorized: Callable[[Settings, AsyncClient], Awaitable[Settings]]
+    exchange_keys: Callable[[Settings, AsyncClient], Awaitable[Settings]]
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
@@ -97,7 +97,7 @@ class Job:
         return throttle.error
 
     async def _renew(self, client: AsyncClient) -> Settings:
-        return await self.authorized(await self.in_thread(self.settings), client)
+        return await self.exchange_keys(await self.in_thread(self.settings), client)
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle) -> None:

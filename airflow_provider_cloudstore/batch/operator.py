@@ -115,12 +115,12 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     def _job(self, context: Context) -> Job:
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sender import Options
-        from airflow_provider_cloudstore.hooks.connection import authorized_async
+        from airflow_provider_cloudstore.hooks.connection import exchange_keys_async
 
         return Job(
             self._read,
             self._open_hook().read_settings,
-            authorized_async,
+            exchange_keys_async,
             Options(
                 self.max_concurrency,
                 self.requests_per_second,

@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
-from airflow_provider_cloudstore.hooks.connection import authorized, read_connection
+from airflow_provider_cloudstore.hooks.connection import exchange_keys, read_connection
 from airflow_provider_cloudstore.protocol.file_wait import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
@@ -121,7 +121,7 @@ def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float
     link = None if file_id is None else CreateDownloadLink(settings, file_id)
     ends_at, inconclusive = 0.0, 0
     with BlockingClient(settings, lambda _: settings) as client:
-        settings = authorized(settings, client)
+        settings = exchange_keys(settings, client)
         missing = Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
         yield missing
         if missing.reading.problem or isinstance(missing.error, exceptions.AuthenticationError):

@@ -12,8 +12,8 @@ from airflow_provider_cloudstore.compat import TASK_ENDED, BaseHook, form_widget
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.connection import (
     amask,
-    authorized,
-    authorized_async,
+    exchange_keys,
+    exchange_keys_async,
     mask,
     read_connection,
     read_connection_async,
@@ -100,7 +100,7 @@ class CloudStoreHook(BaseHook):
     def _http(self) -> BlockingClient:
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        self._client = self._client or BlockingClient(self.settings, lambda client: authorized(self.read_settings(), client))
+        self._client = self._client or BlockingClient(self.settings, lambda client: exchange_keys(self.read_settings(), client))
         return self._client
 
     @property
@@ -211,7 +211,7 @@ class CloudStoreHook(BaseHook):
         try:
             settings = replace(self.read_settings(), conn_id="")
             lines += [f"The connection {warning}" for warning in settings.warnings]
-            with BlockingClient(settings, partial(authorized, settings)) as client:
+            with BlockingClient(settings, partial(exchange_keys, settings)) as client:
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), budget=time_budget(), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)
@@ -300,7 +300,7 @@ class CloudStoreAsyncHook(BaseHook):
         return shared.client
 
     async def _renew(self, client: AsyncClient) -> Settings:
-        return await authorized_async(await read_connection_async(self.cloudstore_conn_id), client)
+        return await exchange_keys_async(await read_connection_async(self.cloudstore_conn_id), client)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""

@@ -50,8 +50,8 @@ async def read_connection_async(conn_id: str) -> Settings:
     return settings
 
 
-def authorized(settings: Settings, client: BlockingClient) -> Settings:
-    """Return the settings with a new token, which is masked, if the connection has keys; otherwise, return them unchanged.
+def exchange_keys(settings: Settings, client: BlockingClient) -> Settings:
+    """Return the settings with a new token, and mask it, if the connection has keys; otherwise, return them unchanged.
 
     :raises ConfigurationError: if the service refuses the keys.
     """
@@ -62,8 +62,8 @@ def authorized(settings: Settings, client: BlockingClient) -> Settings:
     return settings
 
 
-async def authorized_async(settings: Settings, client: AsyncClient) -> Settings:
-    """Do the same as :func:`authorized` on an event loop."""
+async def exchange_keys_async(settings: Settings, client: AsyncClient) -> Settings:
+    """Do the same as :func:`exchange_keys` on an event loop."""
     if not settings.keys:
         return settings
     settings = await client.perform(Authorize(settings), budget=time_budget(), settings=settings)

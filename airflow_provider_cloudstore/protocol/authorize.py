@@ -26,12 +26,16 @@ class Authorize(Operation[Settings]):
     method, path = "POST", "/authorize"
     idempotent, has_subject = True, False
     without_result = meanings.NO_TOKEN_FOUND
-    subject = ""  # the first argument is a key
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
         super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
         self._settings = settings
+
+    @property
+    def subject(self) -> str:
+        """Nothing, because the first argument is a key."""
+        return ""
 
     def find(self, reading: Reading, settings: Settings) -> tuple[Secret, str] | None:
         """Return the token and the account, if the response has a token."""
@@ -43,4 +47,4 @@ class Authorize(Operation[Settings]):
 
     def result(self, found: tuple[Secret, str], reading: Reading) -> Settings:
         """Return the settings with the token and the account."""
-        return self._settings.authorized(*found)
+        return self._settings.with_token(*found)

@@ -85,7 +85,8 @@ class FileWait:
     def first_pause(self, now: datetime) -> float:
         """Return the seconds until a trigger's first poll: time to settle the deferral, and a random part of the interval."""
         asked = (self.not_before - now).total_seconds()
-        return max(SETTLE_SECONDS, self._until_deadline(now, max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval)))
+        wanted = max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval)
+        return max(SETTLE_SECONDS, self._until_deadline(now, wanted))
 
     def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
         """Whether a deferrable wait should leave the worker: it has polled for long enough, or the service asks for a pause."""

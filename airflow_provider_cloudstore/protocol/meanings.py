@@ -152,10 +152,10 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
         return NOT_A_RESPONSE
     if reading.is_2xx and not reading.reports_error(condition, has_result=has_result):
         return None if has_result else _without_result(reading, operation, settings)
-    by_status = _of_status_and_body(reading, operation, settings)
-    if not operation.idempotent and has_result:
+    if has_result and not operation.idempotent:
         return ERROR_WITH_ID
-    if not operation.idempotent and by_status is IN_DOUBT:
+    by_status = _of_status_and_body(reading, operation, settings)
+    if by_status is IN_DOUBT and not operation.idempotent:
         return IN_DOUBT
     return _of_patterns(reading, operation, settings) or by_status
 
@@ -199,8 +199,9 @@ def _of_status_and_body(reading: Reading, operation: Operation[Any], settings: S
     meaning = of_status(status)
     if meaning is TOKEN_REFUSED:
         return _of_refusal(settings)
-    names_subject = isinstance(reading.data, dict) and not (operation.has_subject and service.not_found_pattern)
-    return NO_SUCH_PATH if meaning is MISSING and not names_subject else meaning
+    if meaning is MISSING and (not isinstance(reading.data, dict) or (operation.has_subject and service.not_found_pattern)):
+        return NO_SUCH_PATH
+    return meaning
 
 
 def error_of_response(

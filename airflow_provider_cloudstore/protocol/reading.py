@@ -99,13 +99,12 @@ class Reading:
         return ""
 
     def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
-        """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention.
-
-        According to the convention, ``error`` beside a result is a warning.
-        """
+        """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
         if condition and isinstance(self.data, (dict, list)):
             return not condition.holds(self.data)
-        signs, fields = _SIGNS if has_result else {**_SIGNS, services.ERROR_FIELDS: _says_something}, self.fields
+        signs, fields = dict(_SIGNS), self.fields
+        if not has_result:  # beside a result, ``error`` is a warning
+            signs[services.ERROR_FIELDS] = _says_something
         return self.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
 
     def matches(self, pattern: re.Pattern[str], service: Service) -> bool:

@@ -103,16 +103,17 @@ def _secrets_in_url(url: str) -> list[str]:
     pairs = [pair.partition("=") for text in (parts.query, parts.fragment) for pair in re.split("[&;]", text)]
     values = [value for name, _, value in pairs if value and _is_credential_parameter(unquote(name))]
     pieces = [user_info, user if password in _NO_PASSWORD else password, parts.query, parts.fragment, *values]
-    found = {decoded for piece in pieces if piece for decoded in (piece, unquote(piece), unquote_plus(piece))}
-    return sorted(found - {*parts.path.split("/"), *unquote(parts.path).split("/")})
+    decoded = {form for piece in pieces if piece for form in (piece, unquote(piece), unquote_plus(piece))}
+    in_path = {*parts.path.split("/"), *unquote(parts.path).split("/")}  # such as a file's name that the query repeats
+    return sorted(decoded - in_path)
 
 
 # How it is masked
 
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
-# The digits of an account's id, unless they are part of a longer number; the escapes %20 and \u0022 are no part of it.
-_WHOLE_NUMBER = r"(?:(?<!\d)|(?<=%[\da-f]{{2}})|(?<=\\u[\da-f]{{4}})){}(?!\d)"
+# Around the digits of an account's id: they must not be part of a longer number; the escapes %20 and \u0022 are no part of it.
+_BEFORE_NUMBER, _AFTER_NUMBER = r"(?:(?<!\d)|(?<=%[\da-f]{2})|(?<=\\u[\da-f]{4}))", r"(?!\d)"
 # The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
 _SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
@@ -162,7 +163,8 @@ def _longest_word(value: str) -> str:
 def _pattern_of(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     """Return a pattern of every form; the longest comes first, so that a secret that begins with another one has no tail left."""
     forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
-    parts = [_WHOLE_NUMBER.format(form) if re.fullmatch(r"\d{1,7}", form) else re.escape(form) for form in forms]
+    is_short_number = re.compile(r"\d{1,7}").fullmatch
+    parts = [_BEFORE_NUMBER + form + _AFTER_NUMBER if is_short_number(form) else re.escape(form) for form in forms]
     return re.compile("|".join(parts), re.IGNORECASE) if forms else None
 
 

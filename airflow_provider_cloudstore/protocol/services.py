@@ -33,7 +33,8 @@ PENDING_STATES = ("pending", "queued", "processing")
 INTERNAL_ERROR = re.compile(r"\binternal\b.*\berror\b|\b(?:internal|database)[ _]?error\b", re.IGNORECASE)
 """The words of an error that leave it open whether the call was carried out."""
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
-# The lookahead skips what a source of an upload answered to the service.
+# "Invalid access token", "the api key has expired", "token_expired", "not logged in"; but not "remote server: invalid token",
+# because that is what the source of an upload answered to the service.
 _TOKEN_REFUSED = (
     r"(?s:\A(?!.*(?:\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://)).*?)(?:"
     rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"

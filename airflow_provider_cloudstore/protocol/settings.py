@@ -79,7 +79,7 @@ class Settings(Extras):
         warnings = tuple(f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown)
         return cls(base_url, access_token, service, keys, needs_file_id, warnings=warnings, **read)
 
-    def authorized(self, access_token: Secret, account_id: str) -> Self:
+    def with_token(self, access_token: Secret, account_id: str) -> Self:
         """Return a copy with a token from ``POST /authorize``, and with the account, which is sent with every call."""
         parameters = {**self.service.parameters, "account_id": account_id} if account_id else self.service.parameters
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))

@@ -31,7 +31,7 @@ def test_the_token_is_asked_for_with_the_connections_login_and_password(extra: d
     assert (request.method, request.url) == ("POST", "https://h/api/v2/authorize")
     assert request.body == f"{names[0]}={KEY_1}&{names[1]}={KEY_2}".encode()
     assert not {"Authorization", "authorization"} & {*request.headers}
-    assert result_of(Authorize(own), response(200, GIVEN), own) == own.authorized(Secret("t" * 128), "158642")
+    assert result_of(Authorize(own), response(200, GIVEN), own) == own.with_token(Secret("t" * 128), "158642")
 
 
 def test_a_connection_without_a_login_has_the_token_itself() -> None:
@@ -40,7 +40,7 @@ def test_a_connection_without_a_login_has_the_token_itself() -> None:
 
 
 def test_the_token_and_the_account_go_with_every_call_and_are_secret() -> None:
-    own = site().authorized(Secret("t0ken"), "158642")
+    own = site().with_token(Secret("t0ken"), "158642")
     assert CreateDownloadLink(own, "f1").request(own).url == (
         "https://h/api/v2/file/download?access_token=t0ken&account_id=158642&file_id=f1"
     )
@@ -62,7 +62,7 @@ def test_only_what_is_about_the_keys_is_a_refusal_of_them(answer: Any, is_refusa
 
 
 def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says_what_helps() -> None:
-    for own, wait in ((site().authorized(Secret("t0ken"), "1"), "tolerates"), (site(login=None), "ends")):
+    for own, wait in ((site().with_token(Secret("t0ken"), "1"), "tolerates"), (site(login=None), "ends")):
         error: Any = CreateDownloadLink(own, "f1").interpret(response(401), own)
         assert error.wait == wait
         assert ("another task" in error.advice) is (wait == "tolerates")
