@@ -6,7 +6,10 @@ response, by the rules in docs/operate/responses.md; the clients find that of a 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
@@ -14,7 +17,6 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import extraction
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -41,6 +43,7 @@ class Meaning:
     :param unless_idempotent: the class of the error of a call that must not be repeated, if it is another one.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
+    :param wait: what a wait for a file does after the error; by default, what the error's class says.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
@@ -48,6 +51,7 @@ class Meaning:
     unless_idempotent: type[CloudStoreError] | None = None
     says: str = "{}"
     advice: str = ""
+    wait: exceptions.Wait | None = None
     names_address: bool = False
 
 
@@ -94,6 +98,7 @@ TOKEN_ENDED = Meaning(
     says=TOKEN_REFUSED.says,
     advice="Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these "
     "tasks side by side, for example with an Airflow pool.",
+    wait="tolerates",
     names_address=True,
 )
 """The service refused a token from ``POST /authorize``."""
@@ -107,13 +112,17 @@ FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
 MISSING = Meaning(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
 NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, names_address=True)
-"""HTTP 404 that may be a front end's: its body is not a JSON object, or does not match ``not_found_pattern``."""
+"""HTTP 404 that does not mean a folder or file: it is a web page, or does not match ``not_found_pattern``."""
+MAYBE_NO_SUCH_PATH = replace(NO_SUCH_PATH, wait="goes on")
+"""HTTP 404 that may mean either: its body is not a JSON object."""
 REJECTED = Meaning(exceptions.RequestRejectedError)
 BAD_REQUEST = Meaning(exceptions.BadRequestError)
 REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
 
 # Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
+UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
+"""An error that does not match ``not_found_pattern``, so it does not mean that a file is not there yet."""
 NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
 NO_TOKEN_FOUND = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
@@ -133,7 +142,6 @@ _OF_STATUS: dict[int, Meaning] = {
     **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
     **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
 }
-_NOT_SEARCHED = (408, *range(500, 600))
 _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange
 
 
@@ -142,65 +150,97 @@ def of_status(status: int) -> Meaning:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
 
 
+@dataclass(frozen=True)
+class _Case:
+    """A response, and what the rules ask about it."""
+
+    reading: Reading
+    operation: Operation[Any]
+    settings: Settings
+    has_result: bool
+
+    @cached_property
+    def is_error(self) -> bool:
+        """Whether the response reports an error."""
+        condition = self.settings.service.condition_of(self.operation.key)
+        return not self.reading.is_2xx or self.reading.reports_error(condition, has_result=self.has_result)
+
+    @property
+    def lacks(self) -> Meaning | None:
+        """What it means that the result is missing; None if it is there, or not needed."""
+        return None if self.has_result else self.operation.without_result
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether the call must not be repeated if it may have been carried out."""
+        return not self.operation.idempotent
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status; of a 2xx, the status that its body states, or None."""
+        return self.reading.stated_status if self.reading.is_2xx else self.reading.response.status
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a 503 asks to try later. A page may be Varnish's after a timeout, when an upload may have been queued."""
+        response, may_be_timeout = self.reading.response, self.reading.problem and self.is_unsafe
+        return response.status == 503 and response.retry_after is not None and not may_be_timeout
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the status, or the words of a 2xx, leave it open whether the call was carried out."""
+        if self.status is not None:
+            return of_status(self.status) is IN_DOUBT and not self.is_limited
+        return bool(INTERNAL_ERROR.search(self.reading.message(self.settings.service)))
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the status says that there is no such folder, file or path."""
+        return self.status is not None and of_status(self.status) is MISSING
+
+    @property
+    def not_found_pattern(self) -> re.Pattern[str] | None:
+        """The connection's ``not_found_pattern``, if it applies to the operation."""
+        return self.settings.service.not_found_pattern if self.operation.has_subject else None
+
+    def matches(self, pattern: re.Pattern[str] | None) -> bool:
+        """Whether a pattern of the connection matches; it is not searched in web pages, nor where the HTTP status is in doubt."""
+        is_searched = not self.reading.problem and self.reading.data is not None
+        if pattern is None or not is_searched or self.reading.response.status in (408, *range(500, 600)):
+            return False
+        return self.reading.matches(pattern, self.settings.service)
+
+
+_RULES: tuple[tuple[Callable[[_Case], object], Meaning | None], ...] = (
+    (lambda case: case.reading.is_2xx and case.reading.problem, NOT_A_RESPONSE),
+    (lambda case: not case.is_error and case.lacks is None, None),
+    (lambda case: not case.is_error and case.lacks is NO_FILE_ID, NO_FILE_ID),
+    (lambda case: case.is_unsafe and case.has_result, ERROR_WITH_ID),
+    (lambda case: case.is_unsafe and case.is_in_doubt, IN_DOUBT),
+    (lambda case: case.matches(case.settings.service.token_refused_pattern), TOKEN_REFUSED),
+    (lambda case: case.matches(case.not_found_pattern), MISSING),
+    (lambda case: not case.is_error and case.reading.is_pending, NOT_YET),
+    (lambda case: not case.is_error, NO_TOKEN_FOUND),
+    (lambda case: case.is_limited, LIMITED),
+    (lambda case: case.is_missing and (case.reading.problem or case.not_found_pattern), NO_SUCH_PATH),
+    (lambda case: case.is_missing and not isinstance(case.reading.data, dict), MAYBE_NO_SUCH_PATH),
+    (lambda case: case.is_in_doubt, IN_DOUBT),
+    (lambda case: case.status is None and case.not_found_pattern, UNMATCHED_ERROR),
+    (lambda case: case.status is None, STATED_ERROR),
+)
+"""The rules of docs/operate/responses.md; the first that applies gives the meaning, which is None for a success."""
+
+
 def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, *, has_result: bool) -> Meaning | None:
     """Return what a response means; None if it is a success.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    condition = settings.service.condition_of(operation.key)
-    if reading.is_2xx and reading.problem:
-        return NOT_A_RESPONSE
-    if reading.is_2xx and not reading.reports_error(condition, has_result=has_result):
-        return None if has_result else _without_result(reading, operation, settings)
-    if has_result and not operation.idempotent:
-        return ERROR_WITH_ID
-    by_status = _of_status_and_body(reading, operation, settings)
-    if by_status is IN_DOUBT and not operation.idempotent:
-        return IN_DOUBT
-    return _of_patterns(reading, operation, settings) or by_status
-
-
-def _without_result(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning | None:
-    if operation.without_result is not NO_TOKEN_FOUND:
-        return operation.without_result
-    return _of_patterns(reading, operation, settings) or (NOT_YET if reading.is_pending else NO_TOKEN_FOUND)
-
-
-def _of_patterns(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning | None:
-    """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
-
-    Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
-    """
-    service = settings.service
-    if reading.problem or reading.data is None or reading.response.status in _NOT_SEARCHED:
-        return None
-    if reading.matches(service.token_refused_pattern, service):
-        return _of_refusal(settings)
-    not_found = service.not_found_pattern if operation.has_subject else None
-    return MISSING if not_found and reading.matches(not_found, service) else None
-
-
-def _of_refusal(settings: Settings) -> Meaning:
-    """Return what it means that the service refuses the token, or the keys for which it gives one."""
-    if not settings.keys:
-        return TOKEN_REFUSED
-    return TOKEN_ENDED if settings.has_token else KEYS_REFUSED
-
-
-def _of_status_and_body(reading: Reading, operation: Operation[Any], settings: Settings) -> Meaning:
-    """Return what an error means that no pattern matches: by its HTTP status, or by what the body of a 2xx states."""
-    service, response = settings.service, reading.response
-    status = reading.stated_status if reading.is_2xx else response.status
-    if status is None:
-        return IN_DOUBT if INTERNAL_ERROR.search(reading.message(service)) else STATED_ERROR
-    if response.status == 503 and response.retry_after is not None:
-        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
-        return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
-    meaning = of_status(status)
-    if meaning is TOKEN_REFUSED:
-        return _of_refusal(settings)
-    if meaning is MISSING and (not isinstance(reading.data, dict) or (operation.has_subject and service.not_found_pattern)):
-        return NO_SUCH_PATH
+    case = _Case(reading, operation, settings, has_result)
+    found = (meaning for applies, meaning in _RULES if applies(case))
+    meaning = next(found, of_status(case.status or 0))
+    if meaning is TOKEN_REFUSED and settings.keys:
+        return TOKEN_ENDED if settings.has_token else KEYS_REFUSED
     return meaning
 
 
@@ -218,18 +258,7 @@ def error_of_response(
     shows_keys = not reading.problem and reading.data is not None and (meaning is NO_TOKEN_FOUND or not message)
     details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
     more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
-    more["wait"] = _wait_after(meaning, reading, settings)
     return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
-
-
-def _wait_after(meaning: Meaning, reading: Reading, settings: Settings) -> exceptions.Wait | None:
-    """Return what a wait for a file does after an error; None if the error's class says it."""
-    if meaning is TOKEN_ENDED:
-        return "tolerates"
-    if meaning not in (STATED_ERROR, NO_SUCH_PATH):
-        return None
-    # Without a pattern, any words of the service may mean that the file is not there yet.
-    return "tolerates" if reading.problem or settings.service.not_found_pattern else "goes on"
 
 
 def error_of(
@@ -257,12 +286,12 @@ def error_of(
         reason += f" ({connection}at {settings.route})"
     if details:
         reason = f"{reason}: {details}".rstrip(". ")
-    secrets = (*settings.secrets, *operation.secrets)
     return kind(
-        redact(reason, secrets),
+        reason,
         operation=operation.name,
-        subject=operation.redacted(secrets),
+        subject=operation.redacted((*settings.secrets, *operation.secrets)),
         attempts=attempts.count,
+        wait=meaning.wait,
         advice=f"{operation.hints.get(kind, '')} {meaning.advice or kind.default_advice}".strip(),
         **more,
     )
