@@ -53,7 +53,7 @@ def ours(url: str, target: Path) -> str:
     settings = Settings("http://127.0.0.1", Secret("token"))
     download = Download("f1", settings)
     link = DownloadLink("f1", "token", url, pendulum.now("UTC"), None)
-    with BlockingClient(settings, lambda _: settings) as client, atomic_write(target) as file:
+    with BlockingClient(settings) as client, atomic_write(target) as file:
         return stream(client, download, file, "", lambda _: link, longest_pause=lambda: 300).sha256
 
 

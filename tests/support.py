@@ -66,7 +66,7 @@ def connected(extra: dict[str, Any], host: str | None = "https://h", password: s
     return Settings.from_connection(connection, extra)
 
 
-async def unchanged(settings: Settings, client: Any) -> Settings:
+async def unchanged(settings: Settings) -> Settings:
     """What a batch does to get a token for a connection that has one."""
     return settings
 

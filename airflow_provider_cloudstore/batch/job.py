@@ -39,7 +39,7 @@ class Job:
 
     read: Callable[[], Manifest]
     settings: Callable[[], Settings]
-    exchange_keys: Callable[[Settings, AsyncClient], Awaitable[Settings]]
+    exchange_keys: Callable[[Settings], Awaitable[Settings]]
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
@@ -96,8 +96,8 @@ class Job:
             await self._send(sender, lease, throttle)
         return throttle.error
 
-    async def _renew(self, client: AsyncClient) -> Settings:
-        return await self.exchange_keys(await self.in_thread(self.settings), client)
+    async def _renew(self) -> Settings:
+        return await self.exchange_keys(await self.in_thread(self.settings))
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle) -> None:

@@ -34,12 +34,12 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     A connection that was idle for a second is not reused, because the server may be closing it. Once a request has been lost, no
     connection is reused any more.
 
-    :param renew: reads the settings again, and asks over this client for a token if the connection has keys.
+    :param renew: returns the settings with another token, if there is one; None if the settings never change.
     :param limit: maximum number of concurrent requests. Waiting for the others does not count towards a request's timeout.
     :ivar settings: the connection's settings as last read. Proxy and certificates remain those of the first reading.
     """
 
-    def __init__(self, settings: Settings, renew: Callable[[AsyncClient], Awaitable[Settings]], limit: int = 32) -> None:
+    def __init__(self, settings: Settings, renew: Callable[[], Awaitable[Settings]] | None = None, limit: int = 32) -> None:
         self.settings = settings
         self._renew = renew
         self._renewing = asyncio.Lock()
@@ -70,14 +70,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
-        settings: Settings | None = None,
     ) -> T:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if settings is None:
+        if operation.needs_token:
             await self.renew_token()
         while True:
-            attempts, used = attempts.next(), settings or self.settings
+            attempts, used = attempts.next(), self.settings
             response = await self.send(operation.request(used), ends_at - time.monotonic())
             outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
@@ -86,7 +85,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             if pause is None:
                 raise outcome
             await asyncio.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and (settings or not await self.renew_token(used.access_token)):
+            if isinstance(outcome, AuthenticationError) and not await self.renew_token(used.access_token):
                 raise outcome
             attempts = attempts.after(outcome)
 
@@ -96,8 +95,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         :param refused: the token that the service refused; by default, renew only settings that have no token yet.
         """
         async with self._renewing:  # one task reads the connection, and the others wait for the token
-            if self.settings.access_token == refused:
-                self.settings = await self._renew(self)
+            if self._renew and self.settings.access_token == refused:
+                self.settings = await self._renew()
         return self.settings.access_token != refused
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:

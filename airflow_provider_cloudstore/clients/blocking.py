@@ -45,12 +45,12 @@ _is_sending = ContextVar("_is_sending", default=False)
 class BlockingClient(AbstractContextManager["BlockingClient"]):
     """Performs operations over one session, which threads share.
 
-    :param renew: reads the settings again, and asks over this client for a token if the connection has keys.
+    :param renew: returns the settings with another token, if there is one; None if the settings never change.
     :ivar settings: the connection's settings as last read. Proxy and certificates remain those of the first reading.
     :raises ConfigurationError: if the certificates cannot be read.
     """
 
-    def __init__(self, settings: Settings, renew: Callable[[BlockingClient], Settings]) -> None:
+    def __init__(self, settings: Settings, renew: Callable[[], Settings] | None = None) -> None:
         self.settings = settings
         self.session: requests.Session = _Session(settings)
         self._renew = renew
@@ -70,21 +70,18 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
-        settings: Settings | None = None,
     ) -> T:
         """Make attempts until the operation succeeds or fails permanently.
 
         :param budget: seconds for all attempts and the pauses between them.
         :param max_attempts: maximum number of requests; None for the connection's own maximum.
-        :param settings: with what the operation is sent; None for the client's own settings, which are renewed if the service
-            refuses their token.
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if settings is None:
+        if operation.needs_token:
             self.renew_token()
         while True:
-            attempts, used = attempts.next(), settings or self.settings
+            attempts, used = attempts.next(), self.settings
             response = self.send(operation.request(used), ends_at - time.monotonic())
             outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
@@ -93,7 +90,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if pause is None:
                 raise outcome
             time.sleep(pause)
-            if isinstance(outcome, AuthenticationError) and (settings or not self.renew_token(used.access_token)):
+            if isinstance(outcome, AuthenticationError) and not self.renew_token(used.access_token):
                 raise outcome
             attempts = attempts.after(outcome)
 
@@ -103,8 +100,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :param refused: the token that the service refused; by default, renew only settings that have no token yet.
         """
         with self._renewing:
-            if self.settings.access_token == refused:
-                self.settings = self._renew(self)
+            if self._renew and self.settings.access_token == refused:
+                self.settings = self._renew()
         return self.settings.access_token != refused
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:

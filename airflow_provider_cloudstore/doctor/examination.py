@@ -120,8 +120,8 @@ def ask(settings: Settings, upload: str | None, file_id: str | None, wait: float
     queueing = None if upload is None else UploadFromUrl(settings, upload)
     link = None if file_id is None else CreateDownloadLink(settings, file_id)
     ends_at, inconclusive = 0.0, 0
-    with BlockingClient(settings, lambda _: settings) as client:
-        settings = exchange_keys(settings, client)
+    settings = exchange_keys(settings)
+    with BlockingClient(settings) as client:
         missing = Answer("missing file", CreateDownloadLink(settings, MISSING_FILE_ID), settings, client)
         yield missing
         if missing.reading.problem or isinstance(missing.error, exceptions.AuthenticationError):

@@ -100,7 +100,7 @@ class CloudStoreHook(BaseHook):
     def _http(self) -> BlockingClient:
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        self._client = self._client or BlockingClient(self.settings, lambda client: exchange_keys(self.read_settings(), client))
+        self._client = self._client or BlockingClient(self.settings, self._renew)
         return self._client
 
     @property
@@ -232,6 +232,9 @@ class CloudStoreHook(BaseHook):
         mask(operation.secrets_of(result))
         return result
 
+    def _renew(self) -> Settings:
+        return exchange_keys(self.read_settings())
+
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before.
 
@@ -299,8 +302,8 @@ class CloudStoreAsyncHook(BaseHook):
                 shared.client = await AsyncClient(settings, self._renew).__aenter__()
         return shared.client
 
-    async def _renew(self, client: AsyncClient) -> Settings:
-        return await exchange_keys_async(await read_connection_async(self.cloudstore_conn_id), client)
+    async def _renew(self) -> Settings:
+        return await exchange_keys_async(await read_connection_async(self.cloudstore_conn_id))
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""

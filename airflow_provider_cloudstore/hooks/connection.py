@@ -18,8 +18,6 @@ from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-    from airflow_provider_cloudstore.clients.blocking import BlockingClient
     from airflow_provider_cloudstore.compat import Connection
 
 log = logging.getLogger(__name__)
@@ -50,23 +48,29 @@ async def read_connection_async(conn_id: str) -> Settings:
     return settings
 
 
-def exchange_keys(settings: Settings, client: BlockingClient) -> Settings:
+def exchange_keys(settings: Settings) -> Settings:
     """Return the settings with a new token, and mask it, if the connection has keys; otherwise, return them unchanged.
 
     :raises ConfigurationError: if the service refuses the keys.
     """
     if not settings.keys:
         return settings
-    settings = client.perform(Authorize(settings), budget=time_budget(), settings=settings)
+    from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+    with BlockingClient(settings) as client:
+        settings = client.perform(Authorize(settings), budget=time_budget())
     mask(settings.secrets)
     return settings
 
 
-async def exchange_keys_async(settings: Settings, client: AsyncClient) -> Settings:
+async def exchange_keys_async(settings: Settings) -> Settings:
     """Do the same as :func:`exchange_keys` on an event loop."""
     if not settings.keys:
         return settings
-    settings = await client.perform(Authorize(settings), budget=time_budget(), settings=settings)
+    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+
+    async with AsyncClient(settings) as client:
+        settings = await client.perform(Authorize(settings), budget=time_budget())
     await amask(settings.secrets)
     return settings
 

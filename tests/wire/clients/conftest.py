@@ -115,13 +115,13 @@ def sender(own: Settings, perform: Callable[..., Any]) -> Send:
 
 @contextmanager
 def blocking(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    with BlockingClient(own, lambda _: reload() if reload else own) as client:
+    with BlockingClient(own, lambda: reload() if reload else own) as client:
         yield sender(own, client.perform)
 
 
 @contextmanager
 def asynchronous(own: Settings, reload: Callable[[], Settings] | None = None) -> Iterator[Send]:
-    async def reload_it(_: AsyncClient) -> Settings:
+    async def reload_it() -> Settings:
         return reload() if reload else own
 
     with asyncio.Runner() as runner:
@@ -150,7 +150,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def create_link(file_id: str) -> DownloadLink:
         return DownloadLink(file_id, LINK_TOKEN, url.replace("NUMBER", str(next(numbers))), pendulum.now("UTC"), None)
 
-    with BlockingClient(own, lambda _: own) as client:
+    with BlockingClient(own) as client:
         yield send
 
 

@@ -13,7 +13,7 @@ from tests.support import settings
 from tests.wire.clients.conftest import Serve, respond_once
 
 
-async def never(_: AsyncClient) -> Settings:
+async def never() -> Settings:
     raise AssertionError("the connection was read again without a 401")
 
 

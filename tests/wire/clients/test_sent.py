@@ -102,7 +102,7 @@ def test_closing_idle_connections_breaks_no_upload_of_another_thread(serve: Serv
 def test_an_exception_that_a_user_is_handling_says_nothing_of_an_upload(serve: Serve) -> None:
     server = serve(b"")
     own = settings(server.url)
-    with BlockingClient(own, lambda _: own) as client:
+    with BlockingClient(own) as client:
         try:
             client.session.get("http://127.0.0.1:9")
         except OSError:
