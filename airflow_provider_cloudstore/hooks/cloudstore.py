@@ -60,7 +60,6 @@ class CloudStoreHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
-        self._settings: Settings | None = None
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class CloudStoreHook(BaseHook):
         """Close the HTTP session and discard the adapters mounted on it; the next call opens a new session."""
         if self._client:
             self._client.close()
-        self._client = self._settings = None
+        self._client = None
 
     def get_conn(self) -> requests.Session:
         """Return the HTTP session over which the hook sends its calls and downloads.
@@ -100,7 +99,7 @@ class CloudStoreHook(BaseHook):
     def _http(self) -> BlockingClient:
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        self._client = self._client or BlockingClient(self.settings, self._renew)
+        self._client = self._client or BlockingClient(self.read_settings(), self._renew)
         return self._client
 
     @property
@@ -109,10 +108,7 @@ class CloudStoreHook(BaseHook):
 
         :raises ConfigurationError: if the connection is invalid.
         """
-        if self._client:
-            return self._client.settings
-        self._settings = self._settings or self.read_settings()
-        return self._settings
+        return self._http.settings
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).
