@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATE_KEY = "cloudstore_upload"
-"""The key of the record ``{"sent_at", "max_tries", "result"}``. Everyone with access to the task can read it: it has no secrets.
-``max_tries`` is None until the task has reported how the upload ended; ``result`` is the queued upload, or None."""
+"""The key of the record ``{"sent_at", "state", "max_tries", "result"}``. Everyone with access to the task can read it: it has no
+secrets. ``result`` is the upload if it was queued, or None."""
+_SENDING, _UNKNOWN, _QUEUED = "sending", "unknown", "queued"
 
 
 class _Record:
@@ -30,29 +31,32 @@ class _Record:
 
     def __init__(self, store: Any, max_tries: int) -> None:
         self._store, self._max_tries = store, max_tries
+        self._values: dict[str, Any] = {}
 
     def earlier(self) -> dict[str, Any] | None:
-        """Return what an earlier try recorded; None if there was none.
+        """Return what an earlier try recorded; None if there was none, or if the task was cleared after its end.
 
-        A task that was cleared after its end sends again, because clearing asks for that: Airflow then raises ``max_tries``, and
-        does not for a retry. But a task that was killed before it could report how the upload ended must report it first.
+        Clearing asks to send again: Airflow then raises ``max_tries``, and does not for a retry. But a task that was killed
+        before it could report how the upload ended must report it first.
         """
         found: dict[str, Any] | None = self._store.get(STATE_KEY)
-        return found if found is not None and found.get("max_tries") in (None, self._max_tries) else None
+        if found is None or (found["state"] != _SENDING and found["max_tries"] != self._max_tries):
+            return None
+        self._values = found
+        return found
 
-    def begin(self) -> dict[str, Any]:
-        """Record that the upload is being sent, and return the record."""
-        record = {"sent_at": datetime.now(UTC).isoformat(timespec="seconds"), "max_tries": None, "result": None}
-        self._store.set(STATE_KEY, record)
-        return record
+    def begin(self) -> None:
+        """Record that the upload is being sent."""
+        self._values = {"sent_at": datetime.now(UTC).isoformat(timespec="seconds")}
+        self._store.set(STATE_KEY, self._values | {"state": _SENDING, "max_tries": self._max_tries, "result": None})
 
-    def report(self, record: dict[str, Any] | None) -> None:
-        """Record how the upload ended: queued with a result, or unknown; with None, delete the record, as it had no effect."""
+    def end(self, state: str | None, result: RemoteUploadXCom | None = None) -> None:
+        """Record how the upload ended; with None, delete the record, because the upload had no effect."""
         try:
-            if record is None:
+            if state is None:
                 self._store.delete(STATE_KEY)
             else:
-                self._store.set(STATE_KEY, record | {"max_tries": self._max_tries})
+                self._store.set(STATE_KEY, self._values | {"state": state, "max_tries": self._max_tries, "result": result})
         except Exception as error:  # noqa: BLE001  (a custom state store backend may raise anything)
             log.warning(
                 "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it",
@@ -75,22 +79,22 @@ def send_once(
         return send()
     record = _Record(store, context["ti"].max_tries)
     earlier, subject = record.earlier(), redact_url(url)
-    if earlier and earlier.get("result"):
+    if earlier and earlier["state"] == _QUEUED:
         log.info("An earlier try queued the upload of %s; it is not sent again", subject)
         return cast("RemoteUploadXCom", earlier["result"])
     if earlier:
-        reason = f"an earlier try ended while sending this upload (at {earlier.get('sent_at')})"
+        reason = f"an earlier try ended while sending this upload (at {earlier['sent_at']})"
         if not retry_unknown_outcome:
-            record.report(earlier)
+            record.end(_UNKNOWN)
             advice = UploadFromUrl.hints[OutcomeUnknownError]
             raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
-    sending = record.begin()
+    record.begin()
     try:
         result = send()
     except CloudStoreError as error:
         may_be_queued = error.may_have_effect and error.operation == UploadFromUrl.name  # else asking for a token failed
-        record.report(sending if may_be_queued or earlier else None)
+        record.end(_UNKNOWN if may_be_queued or earlier else None)
         raise
-    record.report(sending | {"result": result})
+    record.end(_QUEUED, result)
     return result

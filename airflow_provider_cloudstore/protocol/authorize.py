@@ -30,21 +30,12 @@ class Authorize(Operation[Settings]):
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
         super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
-        self._settings = settings
+        self.subject = ""  # the first argument is a key
 
-    @property
-    def subject(self) -> str:
-        """Nothing, because the first argument is a key."""
-        return ""
-
-    def find(self, reading: Reading, settings: Settings) -> tuple[Secret, str] | None:
-        """Return the token and the account, if the response has a token."""
+    def find(self, reading: Reading, settings: Settings) -> Settings | None:
+        """Return the settings with the token and the account, if the response has a token."""
         token = next(_TOKEN.values_in(reading.data), None)
         account = next(_ACCOUNT.values_in(reading.data), "")
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             return None
-        return Secret(token), str(account)
-
-    def result(self, found: tuple[Secret, str], reading: Reading) -> Settings:
-        """Return the settings with the token and the account."""
-        return self._settings.with_token(*found)
+        return settings.with_token(Secret(token), str(account))

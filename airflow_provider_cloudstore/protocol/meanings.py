@@ -18,7 +18,7 @@ from airflow_provider_cloudstore.protocol import extraction
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
@@ -166,11 +166,6 @@ class _Case:
         return not self.reading.is_2xx or self.reading.reports_error(condition, has_result=self.has_result)
 
     @property
-    def lacks(self) -> Meaning | None:
-        """What it means that the result is missing; None if it is there, or not needed."""
-        return None if self.has_result else self.operation.without_result
-
-    @property
     def is_unsafe(self) -> bool:
         """Whether the call must not be repeated if it may have been carried out."""
         return not self.operation.idempotent
@@ -213,8 +208,8 @@ class _Case:
 
 _RULES: tuple[tuple[Callable[[_Case], object], Meaning | None], ...] = (
     (lambda case: case.reading.is_2xx and case.reading.problem, NOT_A_RESPONSE),
-    (lambda case: not case.is_error and case.lacks is None, None),
-    (lambda case: not case.is_error and case.lacks is NO_FILE_ID, NO_FILE_ID),
+    (lambda case: not case.is_error and (case.has_result or not case.operation.without_result), None),
+    (lambda case: not case.is_error and case.operation.without_result is NO_FILE_ID, NO_FILE_ID),
     (lambda case: case.is_unsafe and case.has_result, ERROR_WITH_ID),
     (lambda case: case.is_unsafe and case.is_in_doubt, IN_DOUBT),
     (lambda case: case.matches(case.settings.service.token_refused_pattern), TOKEN_REFUSED),
@@ -240,7 +235,7 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
     found = (meaning for applies, meaning in _RULES if applies(case))
     meaning = next(found, of_status(case.status or 0))
     if meaning is TOKEN_REFUSED and settings.keys:
-        return TOKEN_ENDED if settings.has_token else KEYS_REFUSED
+        return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
     return meaning
 
 

@@ -68,13 +68,10 @@ class Operation(Generic[T]):
             self.arguments |= _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
+        self.subject = next(iter(self.arguments.values()), "")
+        """The id or URL that the operation is about: its first argument; empty if it has none."""
         self.secrets = secrets_in(self.arguments)
         """The credentials in the arguments."""
-
-    @property
-    def subject(self) -> str:
-        """The id or URL that the operation is about: its first argument; empty if it has none."""
-        return next(iter(self.arguments.values()), "")
 
     def redacted(self, secrets: tuple[Secret, ...]) -> str:
         """Return the subject as messages show it."""

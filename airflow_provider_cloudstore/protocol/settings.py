@@ -85,11 +85,6 @@ class Settings(Extras):
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
 
     @property
-    def has_token(self) -> bool:
-        """Whether there is an access token; a connection with keys has none until ``POST /authorize`` has returned it."""
-        return self.access_token != NO_TOKEN
-
-    @property
     def route(self) -> str:
         """The base URL and the proxy, without credentials."""
         return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
