@@ -20,8 +20,6 @@ DEFAULT_BUDGET = 300.0
 """The most seconds for a call with all its attempts, or for a pause of a download, unless ``execution_timeout`` is shorter."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
-_RENEWAL_PAUSES = (0.0, 2.0, 8.0)
-"""The longest pause before each new token of a call: tasks that ask for tokens at the same time end each other's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +29,13 @@ class Attempts:
     :param maximum: how many attempts may be made.
     :param count: how many attempts were made, including the current attempt.
     :param in_doubt: whether an earlier attempt may have had an effect.
-    :param renewed: how many refused tokens were replaced.
+    :param has_renewed: whether a refused token was replaced, which happens once.
     """
 
     maximum: int
     count: int = 0
     in_doubt: bool = False
-    renewed: int = 0
+    has_renewed: bool = False
 
     def next(self) -> Self:
         """Return a copy that counts one more attempt."""
@@ -45,8 +43,8 @@ class Attempts:
 
     def after(self, error: CloudStoreError) -> Self:
         """Return a copy that records whether the last attempt may have had an effect, and whether its token was replaced."""
-        renewed = self.renewed + isinstance(error, AuthenticationError)
-        return replace(self, in_doubt=self.in_doubt or error.may_have_effect, renewed=renewed)
+        has_renewed = self.has_renewed or isinstance(error, AuthenticationError)
+        return replace(self, in_doubt=self.in_doubt or error.may_have_effect, has_renewed=has_renewed)
 
 
 def pause_before_retry(
@@ -54,16 +52,16 @@ def pause_before_retry(
 ) -> float | None:
     """Return the seconds to pause before the next attempt, or None if there is no next attempt.
 
-    After an ``AuthenticationError``, the next attempt needs another token than the one that was refused.
+    After an ``AuthenticationError``, there is one at once, which needs another token than the one that was refused.
 
     :param time_left: seconds that are left for attempts and pauses.
     :param on_retry: called with one line before each pause, which names operation, attempt, reason and delay.
     """
     what = f"{error.operation} '{error.subject}'"
-    if isinstance(error, AuthenticationError) and attempts.renewed < len(_RENEWAL_PAUSES):
-        pause = random.uniform(0, _RENEWAL_PAUSES[attempts.renewed])
+    if isinstance(error, AuthenticationError) and not attempts.has_renewed:
+        pause = 0.0
         line = f"{what}: the service refused the access token; looking for a new one"
-    elif error.retried and attempts.count - attempts.renewed < attempts.maximum:  # an attempt with a new token is extra
+    elif error.retried and attempts.count < attempts.maximum:
         doublings = min(attempts.count - 1, 10)  # 2**1024 would not fit in a float
         backoff = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
         pause = backoff if error.retry_after is None else error.retry_after

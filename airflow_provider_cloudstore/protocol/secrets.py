@@ -112,8 +112,6 @@ def _secrets_in_url(url: str) -> list[str]:
 
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
-# Around the digits of an account's id: they must not be part of a longer number; the escapes %20 and \u0022 are no part of it.
-_BEFORE_NUMBER, _AFTER_NUMBER = r"(?:(?<!\d)|(?<=%[\da-f]{2})|(?<=\\u[\da-f]{4}))", r"(?!\d)"
 # The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
 _SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
@@ -163,9 +161,7 @@ def _longest_word(value: str) -> str:
 def _pattern_of(secrets: tuple[Secret, ...]) -> re.Pattern[str] | None:
     """Return a pattern of every form; the longest comes first, so that a secret that begins with another one has no tail left."""
     forms = sorted({form for secret in secrets for form in printed_forms(secret)}, key=len, reverse=True)
-    is_short_number = re.compile(r"\d{1,7}").fullmatch
-    parts = [_BEFORE_NUMBER + form + _AFTER_NUMBER if is_short_number(form) else re.escape(form) for form in forms]
-    return re.compile("|".join(parts), re.IGNORECASE) if forms else None
+    return re.compile("|".join(map(re.escape, forms)), re.IGNORECASE) if forms else None
 
 
 def _redacted_parameter(found: re.Match[str]) -> str:

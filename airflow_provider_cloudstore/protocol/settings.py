@@ -91,11 +91,9 @@ class Settings(Extras):
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The credentials, the account's id, and the credentials in the parameters of every call and in the proxy's URL."""
-        parameters = self.service.parameters
-        account = (Secret(parameters["account_id"]),) if "account_id" in parameters else ()
+        """The credentials, also those in the parameters of every call and in the proxy's URL."""
         proxy = {"proxy": self.proxy.reveal()} if self.proxy else {}
-        return (*self.credentials, *account, *secrets_in(parameters), *secrets_in(proxy))
+        return (*self.credentials, *secrets_in(self.service.parameters), *secrets_in(proxy))
 
     @property
     def credentials(self) -> tuple[Secret, ...]:

@@ -55,10 +55,10 @@ def test_the_calls_are_below_the_api_path_once(extra: dict[str, Any], host: str)
     assert DeleteFolder(own, "d1").request(own).url == "https://h/cloud/cloud/api/v2/folder/delete"
 
 
-def test_the_parameters_of_every_call_are_secret() -> None:
-    own = connected({"parameters": {"account_id": "158642", "format": "json"}})
-    assert "158642" in {secret.reveal() for secret in own.secrets}
-    assert "158642" not in repr(own)
+def test_credentials_in_the_parameters_of_every_call_are_secret() -> None:
+    own = connected({"parameters": {"api_key": "158642-key", "format": "json"}})
+    assert "158642-key" in {secret.reveal() for secret in own.secrets}
+    assert "158642-key" not in repr(own)
 
 
 @pytest.mark.parametrize("body", [{"result": True, "message": "Url added"}, {"response": "Url added."}, {"data": {"id": 5}}, {}])
