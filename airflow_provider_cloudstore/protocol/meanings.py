@@ -6,10 +6,7 @@ response, by the rules in docs/operate/responses.md; the clients find that of a 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
@@ -17,7 +14,7 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import extraction
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
+from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR, Service
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 if TYPE_CHECKING:
@@ -150,93 +147,68 @@ def of_status(status: int) -> Meaning:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
 
 
-@dataclass(frozen=True)
-class _Case:
-    """A response, and what the rules ask about it."""
-
-    reading: Reading
-    operation: Operation[Any]
-    settings: Settings
-    has_result: bool
-
-    @cached_property
-    def is_error(self) -> bool:
-        """Whether the response reports an error."""
-        condition = self.settings.service.condition_of(self.operation.key)
-        return not self.reading.is_2xx or self.reading.reports_error(condition, has_result=self.has_result)
-
-    @property
-    def is_unsafe(self) -> bool:
-        """Whether the call must not be repeated if it may have been carried out."""
-        return not self.operation.idempotent
-
-    @property
-    def status(self) -> int | None:
-        """The HTTP status; of a 2xx, the status that its body states, or None."""
-        return self.reading.stated_status if self.reading.is_2xx else self.reading.response.status
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether a 503 asks to try later. A page may be Varnish's after a timeout, when an upload may have been queued."""
-        response, may_be_timeout = self.reading.response, self.reading.problem and self.is_unsafe
-        return response.status == 503 and response.retry_after is not None and not may_be_timeout
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether the status, or the words of a 2xx, leave it open whether the call was carried out."""
-        if self.status is not None:
-            return of_status(self.status) is IN_DOUBT and not self.is_limited
-        return bool(INTERNAL_ERROR.search(self.reading.message(self.settings.service)))
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the status says that there is no such folder, file or path."""
-        return self.status is not None and of_status(self.status) is MISSING
-
-    @property
-    def not_found_pattern(self) -> re.Pattern[str] | None:
-        """The connection's ``not_found_pattern``, if it applies to the operation."""
-        return self.settings.service.not_found_pattern if self.operation.has_subject else None
-
-    def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern of the connection matches; it is not searched in web pages, nor where the HTTP status is in doubt."""
-        is_searched = not self.reading.problem and self.reading.data is not None
-        if pattern is None or not is_searched or self.reading.response.status in (408, *range(500, 600)):
-            return False
-        return self.reading.matches(pattern, self.settings.service)
-
-
-_RULES: tuple[tuple[Callable[[_Case], object], Meaning | None], ...] = (
-    (lambda case: case.reading.is_2xx and case.reading.problem, NOT_A_RESPONSE),
-    (lambda case: not case.is_error and (case.has_result or not case.operation.without_result), None),
-    (lambda case: not case.is_error and case.operation.without_result is NO_FILE_ID, NO_FILE_ID),
-    (lambda case: case.is_unsafe and case.has_result, ERROR_WITH_ID),
-    (lambda case: case.is_unsafe and case.is_in_doubt, IN_DOUBT),
-    (lambda case: case.matches(case.settings.service.token_refused_pattern), TOKEN_REFUSED),
-    (lambda case: case.matches(case.not_found_pattern), MISSING),
-    (lambda case: not case.is_error and case.reading.is_pending, NOT_YET),
-    (lambda case: not case.is_error, NO_TOKEN_FOUND),
-    (lambda case: case.is_limited, LIMITED),
-    (lambda case: case.is_missing and (case.reading.problem or case.not_found_pattern), NO_SUCH_PATH),
-    (lambda case: case.is_missing and not isinstance(case.reading.data, dict), MAYBE_NO_SUCH_PATH),
-    (lambda case: case.is_in_doubt, IN_DOUBT),
-    (lambda case: case.status is None and case.not_found_pattern, UNMATCHED_ERROR),
-    (lambda case: case.status is None, STATED_ERROR),
-)
-"""The rules of docs/operate/responses.md; the first that applies gives the meaning, which is None for a success."""
-
-
 def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, *, has_result: bool) -> Meaning | None:
     """Return what a response means; None if it is a success.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    case = _Case(reading, operation, settings, has_result)
-    found = (meaning for applies, meaning in _RULES if applies(case))
-    meaning = next(found, of_status(case.status or 0))
+    service = settings.service
+    if reading.is_2xx and reading.problem:
+        return NOT_A_RESPONSE
+    if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
+        meaning = _of_error(reading, operation, service, has_result=has_result)
+    elif has_result or operation.without_result is not NO_TOKEN_FOUND:
+        return None if has_result else operation.without_result
+    else:
+        meaning = _of_patterns(reading, operation, service) or (NOT_YET if reading.is_pending else NO_TOKEN_FOUND)
     if meaning is TOKEN_REFUSED and settings.keys:
         return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
     return meaning
+
+
+def _of_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning:
+    """Return what an error means: first whether an upload is in doubt, then what the connection declares, then the status."""
+    if has_result and not operation.idempotent:
+        return ERROR_WITH_ID
+    meaning = _of_status_and_words(reading, operation, service)
+    if meaning is IN_DOUBT and not operation.idempotent:
+        return IN_DOUBT
+    return _of_patterns(reading, operation, service) or meaning
+
+
+def _of_patterns(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+    """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
+
+    Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
+    """
+    if reading.problem or reading.data is None or reading.response.status in (408, *range(500, 600)):
+        return None
+    if reading.matches(service.token_refused_pattern, service):
+        return TOKEN_REFUSED
+    not_found = service.not_found_pattern if operation.has_subject else None
+    return MISSING if not_found and reading.matches(not_found, service) else None
+
+
+def _of_status_and_words(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+    """Return what an error means that no pattern matches: by its HTTP status, or by what a 2xx says."""
+    response, not_found = reading.response, service.not_found_pattern if operation.has_subject else None
+    status = reading.stated_status if reading.is_2xx else response.status
+    if status is None and INTERNAL_ERROR.search(reading.message(service)):
+        return IN_DOUBT
+    if status is None:
+        return UNMATCHED_ERROR if not_found else STATED_ERROR
+    if response.status == 503 and response.retry_after is not None:
+        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
+        return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
+    meaning = of_status(status)
+    return _of_missing(reading, is_unmatched=bool(not_found)) if meaning is MISSING else meaning
+
+
+def _of_missing(reading: Reading, *, is_unmatched: bool) -> Meaning:
+    """Return what a 404 means: it may be a front end's."""
+    if reading.problem or is_unmatched:
+        return NO_SUCH_PATH
+    return MISSING if isinstance(reading.data, dict) else MAYBE_NO_SUCH_PATH
 
 
 def error_of_response(
