@@ -16,7 +16,6 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.results import RemoteUpload
@@ -199,29 +198,22 @@ class Sender:
         self._refusals = self._token_refusals = 0
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
-        """Attempt an upload whenever the throttle allows it, until it ends; a retried attempt without effect is not counted."""
-        known = self._new_attempts()
+        """Send an upload until it ends. A failure without effect is not counted: the throttle decides when the batch gives up."""
+        attempts_in_doubt = 0
         while True:
-            await self.throttle.acquire()
-            attempts, settings = known.next(), self.client.settings
-            outcome = upload.interpret(await self.client.send(upload.request(settings), math.inf), settings, attempts)
-            if not isinstance(outcome, CloudStoreError):
+            try:
+                result = await self.client.perform(upload, budget=math.inf, max_attempts=1, permit=self.throttle.acquire)
+            except CloudStoreError as error:
+                if error.operation != upload.name:  # the connection cannot be read, or its keys not exchanged
+                    raise
+                outcome = error
+            else:
                 self.throttle.record_success()
-                return outcome
+                return result
             self.throttle.record_failure(outcome)
-            if outcome.retried and not outcome.may_have_effect:
-                known = self._new_attempts()
-                continue
-            pause = pause_before_retry(outcome, attempts, math.inf, log.debug)
-            if pause is None:
+            attempts_in_doubt += outcome.may_have_effect
+            if not outcome.retried or attempts_in_doubt == self.client.settings.max_attempts:
                 return outcome
-            await asyncio.sleep(pause)
-            if isinstance(outcome, exceptions.AuthenticationError) and not await self.client.renew_token(settings.access_token):
-                return outcome
-            known = attempts.after(outcome)
-
-    def _new_attempts(self) -> Attempts:
-        return Attempts(self.client.settings.max_attempts)
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed, unless it may be sent again; too many refusals in a row end the batch."""

@@ -70,12 +70,18 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         *,
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
+        permit: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
-        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`."""
+        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`.
+
+        :param permit: waits until the next request may be sent.
+        """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         if operation.needs_token:
             await self.renew_token()
         while True:
+            if permit:
+                await permit()
             attempts, used = attempts.next(), self.settings
             response = await self.send(operation.request(used), ends_at - time.monotonic())
             outcome = operation.interpret(response, used, attempts)
