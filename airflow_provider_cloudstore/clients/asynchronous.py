@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, connect_re
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts, pause_before_retry
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -82,18 +82,15 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         while True:
             if permit:
                 await permit()
-            attempts, used = attempts.next(), self.settings
+            attempts.count += 1
+            used = self.settings
             response = await self.send(operation.request(used), ends_at - time.monotonic())
             outcome = operation.interpret(response, used, attempts)
             if not isinstance(outcome, CloudStoreError):
                 return outcome
-            pause = pause_before_retry(outcome, attempts, ends_at - time.monotonic())
-            if pause is None:
-                raise outcome
-            await asyncio.sleep(pause)
+            await asyncio.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
             if isinstance(outcome, AuthenticationError) and not await self.renew_token(used.access_token):
                 raise outcome
-            attempts = attempts.after(outcome)
 
     async def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
         """Renew the settings, unless another call has, and return whether there is another token now.

@@ -9,7 +9,6 @@ from typing import BinaryIO
 
 from airflow_provider_cloudstore.clients.blocking import BlockingClient, Exchange
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.attempts import pause_before_retry
 from airflow_provider_cloudstore.protocol.download_requests import BEGINNING, Download
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
@@ -35,13 +34,11 @@ def stream(
     """
     while True:
         link = create_link(download.file_id)
-        download.attempts = download.attempts.next()
+        download.attempts.count += 1
         try:
             _receive(client, download, file, link)
         except CloudStoreError as error:
-            pause = pause_before_retry(error, download.attempts, longest_pause())
-            if pause is None:
-                raise
+            pause = download.attempts.next_pause_or_raise(error, longest_pause())
         else:
             break
         time.sleep(pause)

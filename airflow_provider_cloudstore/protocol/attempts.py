@@ -1,4 +1,4 @@
-"""The attempts of a call or a download as a value, and the retry policy of both.
+"""The retry policy of a call and of a download.
 
 A retry waits for ``Retry-After``, or else for an exponential backoff with full jitter. Retries end after the connection's
 ``max_attempts``, or when the next pause would exceed the time that is left.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 
@@ -22,54 +20,44 @@ _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempts:
-    """The number of attempts so far, and what is known from them.
+    """Counts the attempts of a call or a download, and decides whether another attempt follows.
 
-    :param maximum: how many attempts may be made.
+    :param maximum: how many attempts may be made; an attempt with a new token in place of a refused one may exceed it.
     :param count: how many attempts were made, including the current attempt.
     :param in_doubt: whether an earlier attempt may have had an effect.
-    :param has_renewed: whether a refused token was replaced, which happens once.
     """
 
     maximum: int
     count: int = 0
     in_doubt: bool = False
-    has_renewed: bool = False
+    _has_new_token: bool = field(default=False, init=False)
 
-    def next(self) -> Self:
-        """Return a copy that counts one more attempt."""
-        return replace(self, count=self.count + 1)
+    def next_pause_or_raise(self, error: CloudStoreError, time_left: float) -> float:
+        """Return the seconds to pause before the next attempt, and log operation, attempt, reason and delay in one line.
 
-    def after(self, error: CloudStoreError) -> Self:
-        """Return a copy that records whether the last attempt may have had an effect, and whether its token was replaced."""
-        has_renewed = self.has_renewed or isinstance(error, AuthenticationError)
-        return replace(self, in_doubt=self.in_doubt or error.may_have_effect, has_renewed=has_renewed)
+        After an ``AuthenticationError``, there is one attempt at once, which needs another token than the one that was refused.
 
+        :param error: what the current attempt ended with.
+        :param time_left: seconds that are left for attempts and pauses.
+        :raises CloudStoreError: ``error`` itself, if there is no next attempt.
+        """
+        if isinstance(error, AuthenticationError) and not self._has_new_token:
+            self._has_new_token = True
+            pause, what = 0.0, "the service refused the access token; looking for a new one"
+        elif error.retried and self.count < self.maximum:
+            pause = self._backoff() if error.retry_after is None else error.retry_after
+            when = f" in {pause:.1f} s" if pause else ""
+            what = f"attempt {self.count} of {self.maximum} failed ({error.reason}); retrying{when}"
+        else:
+            raise error
+        if pause >= time_left:
+            raise error
+        log.warning("%s '%s': %s", error.operation, error.subject, what)
+        self.in_doubt = self.in_doubt or error.may_have_effect
+        return pause
 
-def pause_before_retry(
-    error: CloudStoreError, attempts: Attempts, time_left: float, on_retry: Callable[[str], None] = log.warning
-) -> float | None:
-    """Return the seconds to pause before the next attempt, or None if there is no next attempt.
-
-    After an ``AuthenticationError``, there is one at once, which needs another token than the one that was refused.
-
-    :param time_left: seconds that are left for attempts and pauses.
-    :param on_retry: called with one line before each pause, which names operation, attempt, reason and delay.
-    """
-    what = f"{error.operation} '{error.subject}'"
-    if isinstance(error, AuthenticationError) and not attempts.has_renewed:
-        pause = 0.0
-        line = f"{what}: the service refused the access token; looking for a new one"
-    elif error.retried and attempts.count < attempts.maximum:
-        doublings = min(attempts.count - 1, 10)  # 2**1024 would not fit in a float
-        backoff = random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
-        pause = backoff if error.retry_after is None else error.retry_after
-        when = f" in {pause:.1f} s" if pause else ""
-        line = f"{what}: attempt {attempts.count} of {attempts.maximum} failed ({error.reason}); retrying{when}"
-    else:
-        return None
-    if pause >= time_left:
-        return None
-    on_retry(line)
-    return pause
+    def _backoff(self) -> float:
+        doublings = min(self.count - 1, 10)  # 2**1024 would not fit in a float
+        return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))

@@ -31,7 +31,7 @@ Guard = Callable[[Any, Settings], str]
 class Operation(Generic[T]):
     """One operation. An instance has arguments that its guards accepted, and decides without I/O what each attempt means.
 
-    A client's loop is ``request() -> send -> interpret()``, repeated for as long as ``pause_before_retry`` returns a pause.
+    A client's loop is ``request() -> send -> interpret()``, repeated for as long as ``Attempts`` allows it.
 
     :param arguments: a value for each of the operation's own parameters.
     :param others: further parameters by name, which the service takes; the values are texts or integers.

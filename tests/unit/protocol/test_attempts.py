@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.attempts import Attempts, pause_before_retry
+from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from tests.support import RECEIVED, TOKEN, connected, response, result_of, settings
@@ -16,14 +16,14 @@ from tests.support import RECEIVED, TOKEN, connected, response, result_of, setti
 SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
 
-def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> None:
+def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: pytest.LogCaptureFixture) -> None:
     refused: Any = TransportFailure(meanings.UNREACHABLE, "no connection to the service: connection refused")
-    lines, pauses = list[str](), list[float | None]()
+    pauses = list[float]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
         error: Any = DeleteFolder(settings(), "d1").interpret(outcome, settings())
-        pauses.append(pause_before_retry(error, Attempts(4, attempt), 300, lines.append))
+        pauses.append(Attempts(4, attempt).next_pause_or_raise(error, 300))
     assert pauses[1] == 7
-    assert lines == [
+    assert caplog.messages == [
         "delete folder 'd1': attempt 1 of 4 failed "
         "(no connection to the service: connection refused (at https://files.example.com)); "
         f"retrying in {pauses[0]:.1f} s",
@@ -33,8 +33,8 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay() -> Non
 
 @pytest.mark.parametrize(("attempt", "longest"), [(1, 1), (3, 4), (7, 60), (2000, 60)])
 def test_pauses_grow_to_a_minute_and_are_spread_over_all_of_their_range(attempt: int, longest: float) -> None:
-    error, lines = exceptions.ServiceUnreachableError("refused"), list[str]()
-    seconds = [pause_before_retry(error, Attempts(2001, attempt), 1e9, lines.append) or 0.0 for _ in range(300)]
+    error = exceptions.ServiceUnreachableError("refused")
+    seconds = [Attempts(2001, attempt).next_pause_or_raise(error, 1e9) for _ in range(300)]
     assert 0 <= min(seconds) < 0.2 * longest
     assert 0.8 * longest < max(seconds) <= longest
 
