@@ -42,16 +42,15 @@ def stream(
         else:
             break
         time.sleep(pause)
-    size = file.tell()
     file.seek(0)
-    return download.result(link, path, size, file.read(BEGINNING))
+    return download.result(link, path, file.read(BEGINNING))
 
 
 def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: DownloadLink) -> None:
     """Make one attempt: follow redirects, then write the file or the rest of it."""
     url = download.url_of(link)
     for redirects in itertools.count():
-        request = download.request(url, file.tell())
+        request = download.request(url)
         with Exchange(client.session, client.settings.timeout) as exchange:
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
@@ -59,12 +58,12 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
             url = download.redirect(head, request.url, redirects)
             if url:
                 continue
-            file.seek(download.accept(head, file.tell()))
+            file.seek(download.accept(head))
             file.truncate()
             while piece := exchange.read(decoded=False):
                 if isinstance(piece, TransportFailure):
                     raise download.lost(piece)
                 file.write(piece)
-                download.sha256.update(piece)
-            download.check_end(file.tell())
+                download.add(piece)
+            download.check_end()
             return

@@ -86,7 +86,7 @@ class Download:
 
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
     :ivar attempts: the attempts so far; redirects are not counted.
-    :ivar sha256: the hash of the bytes so far, which the caller updates.
+    :ivar received: how many bytes of the file have been received.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
 
@@ -95,7 +95,7 @@ class Download:
         self.file_id = validate_text(file_id, "file_id")
         self.attempts = Attempts(settings.max_attempts)
         self._expected = validate_sha256(expected_sha256)
-        self.sha256 = hashlib.sha256()
+        self.received, self._sha256 = 0, hashlib.sha256()
         self._whole = _NO_RESPONSE  # the head of the response that the file began with
 
     def url_of(self, link: DownloadLink) -> str:
@@ -108,7 +108,7 @@ class Download:
         reason = "the service's response has a download token but no download URL"
         raise self._error(exceptions.ConfigurationError, reason, advice=_ON_NO_URL)
 
-    def request(self, url: str, received: int) -> Request:
+    def request(self, url: str) -> Request:
         """Return a request for the bytes after the received ones, or for the whole file. It does not contain the access token.
 
         :param url: the URL of the link, or of a redirect.
@@ -117,8 +117,8 @@ class Download:
         if problem := url_problem(url, allow_http=self.settings.allow_http):
             raise self._error(exceptions.BadRequestError, f"the URL of the download or of a redirect {problem}", advice=_ON_URL)
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
-        if received and self._etag:
-            headers |= {"Range": f"bytes={received}-", "If-Range": self._etag}
+        if self.received and self._etag:
+            headers |= {"Range": f"bytes={self.received}-", "If-Range": self._etag}
         return Request("GET", url.partition("#")[0], headers)
 
     def redirect(self, head: Response, source: str, count: int) -> str:
@@ -139,19 +139,19 @@ class Download:
         etag = self._whole.headers.get("etag", "") if _length(self._whole) else ""
         return etag if _STRONG_ETAG.match(etag) else ""
 
-    def accept(self, head: Response, received: int) -> int:
+    def accept(self, head: Response) -> int:
         """Accept a response whose body is the file or its rest, and return the position in the file at which that body begins.
 
         :raises CloudStoreError: if the body is neither; ``retried`` says whether to make another attempt.
         """
         is_chunked = head.headers.get("transfer-encoding", "").lower() == "chunked"
         if head.status == 200 and (self._expected or is_chunked or _length(head) is not None):
-            self._whole, self.sha256 = head, hashlib.sha256()
+            self._whole, self.received, self._sha256 = head, 0, hashlib.sha256()
             return 0
         if head.status == 206 and self._etag and (total := _length(self._whole)):
-            rest = {"etag": self._etag, "content-range": f"bytes {received}-{total - 1}/{total}"}
+            rest = {"etag": self._etag, "content-range": f"bytes {self.received}-{total - 1}/{total}"}
             if rest.items() <= head.headers.items():
-                return received
+                return self.received
         if head.status in (206, 416):
             self._whole = _NO_RESPONSE  # so that the next attempt starts over
         raise self._rejection(head)
@@ -168,19 +168,24 @@ class Download:
             return self._error(meanings.of_status(head.status).error, reason, head)
         return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
 
-    def check_end(self, received: int) -> None:
+    def add(self, piece: bytes) -> None:
+        """Count and hash bytes of the body that was accepted."""
+        self.received += len(piece)
+        self._sha256.update(piece)
+
+    def check_end(self) -> None:
         """Check that no bytes are missing when a body has ended.
 
         :raises CloudStoreError: if bytes are missing.
         """
-        if _length(self._whole) not in (None, received):
+        if _length(self._whole) not in (None, self.received):
             raise self.lost(TransportFailure(meanings.IN_DOUBT, "the response ended early"))
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
         return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.meaning.advice)
 
-    def result(self, link: DownloadLink, path: str, size: int, beginning: bytes) -> DownloadedFile:
+    def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.
 
         :param link: the link of the last attempt.
@@ -189,9 +194,9 @@ class Download:
         :raises ChecksumError: if the file's SHA-256 is not the expected SHA-256.
         :raises InvalidResponseError: if the host sent a web page or an error in place of the file, and no SHA-256 is expected.
         """
-        digest = self.sha256.hexdigest()
+        digest = self._sha256.hexdigest()
         if self._expected and digest != self._expected:
-            reason = f"the SHA-256 of the {size:,} bytes is {digest}, not {self._expected}"
+            reason = f"the SHA-256 of the {self.received:,} bytes is {digest}, not {self._expected}"
             raise self._error(exceptions.ChecksumError, reason)
         with suppress(zlib.error):  # another content coding
             if "content-encoding" in self._whole.headers:
@@ -202,7 +207,7 @@ class Download:
         if not self._expected and (what := _page_or_error(reading, names, self.settings)):
             raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_FILE)
         name = _own_name(self._whole)
-        return DownloadedFile(self.file_id, path, name and redact(name, secrets), size, digest)
+        return DownloadedFile(self.file_id, path, name and redact(name, secrets), self.received, digest)
 
     def _error(self, kind: type[CloudStoreError], reason: str, head: Response | None = None, advice: str = "") -> CloudStoreError:
         return kind(

@@ -37,32 +37,33 @@ def rest(**headers: str) -> Response:
 def interrupted(**headers: str) -> Download:
     """A download of 10 bytes that broke after 5."""
     download = Download("f1", settings())
-    assert download.accept(head(200, content_length="10", **(headers or {"etag": ETAG})), 0) == 0
+    assert download.accept(head(200, content_length="10", **(headers or {"etag": ETAG}))) == 0
+    download.add(b"12345")
     with pytest.raises(exceptions.TransientServiceError) as broken:
-        download.check_end(5)
+        download.check_end()
     assert broken.value.retried
     assert download.lost(TransportFailure(meanings.IN_DOUBT, "connection reset")).retried
     return download
 
 
 def ended(download: Download, body: bytes, url: str = URL, target: str = "") -> DownloadedFile:
-    download.sha256.update(body)
-    download.check_end(len(body))
-    return download.result(link(url), target, len(body), body[:BEGINNING])
+    download.add(body)
+    download.check_end()
+    return download.result(link(url), target, body[:BEGINNING])
 
 
 def downloaded(body: bytes, headers: dict[str, str], *, url: str = URL, target: str = "/in/f1", **more: Any) -> DownloadedFile:
     download = Download("f1", settings(), **more)
-    download.accept(head(200, content_length=str(len(body)), **headers), 0)
+    download.accept(head(200, content_length=str(len(body)), **headers))
     return ended(download, body, url, target)
 
 
 def test_a_download_resumes_by_a_strong_etag_alone() -> None:
-    request = interrupted().request(URL, 5)
+    request = interrupted().request(URL)
     assert (request.headers["Range"], request.headers["If-Range"]) == ("bytes=5-", ETAG)
-    assert interrupted().accept(rest(), 5) == 5
+    assert interrupted().accept(rest()) == 5
     for headers in ({"last_modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, {"etag": 'W/"v1"'}, {"etag": '""'}):
-        assert "Range" not in interrupted(**headers).request(URL, 5).headers
+        assert "Range" not in interrupted(**headers).request(URL).headers
 
 
 @pytest.mark.parametrize(
@@ -79,10 +80,10 @@ def test_a_download_resumes_by_a_strong_etag_alone() -> None:
 def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(response: Response) -> None:
     download = interrupted()
     with pytest.raises(exceptions.TransientServiceError, match="in place of the rest of the file") as changed:
-        download.accept(response, 5)
+        download.accept(response)
     assert changed.value.retried
-    assert "Range" not in download.request(URL, 5).headers
-    assert download.accept(head(200, content_length="3"), 5) == 0
+    assert "Range" not in download.request(URL).headers
+    assert download.accept(head(200, content_length="3")) == 0
     assert ended(download, b"new").bytes == 3
 
 
@@ -90,9 +91,9 @@ def test_what_is_not_the_rest_of_the_same_version_makes_the_download_start_over(
 def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
     download = interrupted()
     with pytest.raises(exceptions.TransientServiceError, match="rejected the link") as refused:
-        download.accept(head(status), 5)
+        download.accept(head(status))
     assert refused.value.retried
-    assert download.request(URL, 5).headers["Range"] == "bytes=5-"
+    assert download.request(URL).headers["Range"] == "bytes=5-"
 
 
 @pytest.mark.parametrize(
@@ -109,16 +110,16 @@ def test_a_rejected_link_is_an_attempt_and_loses_no_bytes(status: int) -> None:
 )
 def test_every_other_response_is_an_error_that_says_whether_to_try_again(response: Response, kind: Any, again: bool) -> None:
     with pytest.raises(kind) as failed:
-        Download("f1", settings()).accept(response, 0)
+        Download("f1", settings()).accept(response)
     assert failed.value.retried is again
     assert failed.value.retry_after == (7.0 if response.headers.get("retry-after") == "7" else None)
 
 
 def test_a_body_of_unknown_length_needs_chunks_or_a_checksum() -> None:
-    assert Download("f1", settings()).accept(head(200, transfer_encoding="chunked"), 0) == 0
+    assert Download("f1", settings()).accept(head(200, transfer_encoding="chunked")) == 0
     for expected, content in ((b"abc", b"ab"), (b"abc", b"abc")):
         download = Download("f1", settings(), expected_sha256=hashlib.sha256(expected).hexdigest().upper())
-        download.accept(head(200), 0)
+        download.accept(head(200))
         if content == expected:
             assert ended(download, content).bytes == 3
         else:
@@ -210,7 +211,7 @@ def test_a_few_redirects_are_followed() -> None:
     assert download.redirect(head(200), URL, 0) == ""
     moved = head(302, location="/elsewhere é?sig=1#part")
     url = download.redirect(moved, URL, MAX_REDIRECTS - 1)
-    assert download.request(url, 0).url == "https://cdn.example.com/elsewhere%20%C3%A9?sig=1"
+    assert download.request(url).url == "https://cdn.example.com/elsewhere%20%C3%A9?sig=1"
     with pytest.raises(exceptions.BadRequestError, match="more than 5 redirects"):
         download.redirect(moved, URL, MAX_REDIRECTS)
 
@@ -227,11 +228,11 @@ def test_a_few_redirects_are_followed() -> None:
 def test_a_url_in_plain_http_leads_to_this_machine_or_is_allowed(url: str, problem: str) -> None:
     for found in (Download("f1", settings()).redirect(head(302, location=url), URL, 0), url):
         with pytest.raises(exceptions.BadRequestError, match=problem) as refused:
-            Download("f1", settings()).request(found, 0)
+            Download("f1", settings()).request(found)
         assert "hunter2" not in str(refused.value)
         assert not refused.value.retried
-    assert Download("f1", settings()).request("http://127.0.0.1/x", 0)
-    assert Download("f1", settings(allow_http=True)).request("http://cdn.example.com/x", 0)
+    assert Download("f1", settings()).request("http://127.0.0.1/x")
+    assert Download("f1", settings(allow_http=True)).request("http://cdn.example.com/x")
 
 
 def test_a_link_without_a_url_names_the_extra_and_what_no_url_may_hold_is_encoded() -> None:
