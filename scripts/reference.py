@@ -232,7 +232,7 @@ from airflow.sdk import task
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook
 
 
-@task
+@task(retries=0)  # a retry would upload every file again
 async def upload_reports(urls: list[str]) -> list[str]:
     async with CloudStoreAsyncHook() as hook:
         uploads = await asyncio.gather(*map(hook.upload_from_url, urls))
