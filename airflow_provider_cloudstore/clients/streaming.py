@@ -55,8 +55,8 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
                 raise download.lost(head)
-            url = download.redirect(head, request.url, redirects)
-            if url:
+            if target := download.redirect(head, request.url, redirects):
+                url = target
                 continue
             file.seek(download.accept(head))
             file.truncate()

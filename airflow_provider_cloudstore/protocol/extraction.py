@@ -76,11 +76,11 @@ def _url_of(token: str, urls: list[str], settings: Settings) -> str | None:
 
 def _token(reading: Reading, service: Service, refused: tuple[Secret, ...]) -> str | None:
     """Return the token at ``token_path``, or a body of plain text, unless it is a short word or has spaces, as a message has."""
-    found = service.token_path.values_in(reading.data)
-    text = "" if reading.is_pending or not isinstance(reading.data, str) else reading.data
-    if len(text) >= _MIN_BARE_TOKEN and not service.knows(text):
-        found = iter([text])
-    for token in _texts(found, refused):
+    candidates: Iterable[Any] = service.token_path.values_in(reading.data)
+    if isinstance(text := reading.data, str):
+        is_word = len(text) < _MIN_BARE_TOKEN or reading.is_pending or service.knows(text)
+        candidates = [] if is_word else [text]
+    for token in _texts(candidates, refused):
         if _URL.match(token) or not re.search(r"\s", token):
             return token
     return None

@@ -57,10 +57,10 @@ class FileWait:
         :raises FileWaitTimeoutError: if the deadline has passed.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
-        if error.wait == "ends" or (error.wait == "tolerates" and not self._tolerates(now)):
-            raise error
-        if error.wait != "tolerates":
+        if error.wait == "goes on":
             self._inconclusive.clear()
+        elif error.wait == "ends" or not self._tolerates(now):
+            raise error
         is_new, self._reason = error.reason != self._reason, error.reason
         if now >= self._deadline:
             raise self.timed_out()
