@@ -199,7 +199,7 @@ class Sender:
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """Send an upload until it ends. A failure without effect is not counted: the throttle decides when the batch gives up."""
-        attempts_in_doubt = 0
+        in_doubt: list[CloudStoreError] = []
         while True:
             try:
                 result = await self.client.perform(upload, budget=math.inf, max_attempts=1, permit=self.throttle.acquire)
@@ -211,9 +211,12 @@ class Sender:
                 self.throttle.record_success()
                 return result
             self.throttle.record_failure(outcome)
-            attempts_in_doubt += outcome.may_have_effect
-            if not outcome.retried or attempts_in_doubt == self.client.settings.max_attempts:
+            if outcome.may_have_effect:
+                in_doubt.append(outcome)
+            if isinstance(outcome, exceptions.AuthenticationError):
                 return outcome
+            if not outcome.retried or len(in_doubt) == self.client.settings.max_attempts:
+                return in_doubt[-1] if in_doubt else outcome  # a refusal of a later attempt does not undo an earlier one
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed, unless it may be sent again; too many refusals in a row end the batch."""

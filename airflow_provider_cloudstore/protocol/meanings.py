@@ -247,6 +247,7 @@ def error_of(
     kind = meaning.error if operation.idempotent else meaning.unless_idempotent or meaning.error
     if attempts.in_doubt and not kind.sent:  # only the last attempt was not sent
         kind = exceptions.TransientServiceError
+    earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
     reason = meaning.says.format(seen)
     if meaning.names_address:
         connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
@@ -259,6 +260,6 @@ def error_of(
         subject=operation.redacted((*settings.secrets, *operation.secrets)),
         attempts=attempts.count,
         wait=meaning.wait,
-        advice=f"{operation.hints.get(kind, '')} {meaning.advice or kind.default_advice}".strip(),
+        advice=" ".join(filter(None, (earlier, operation.hints.get(kind), meaning.advice or kind.default_advice))),
         **more,
     )

@@ -66,6 +66,10 @@ def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
     operation: type[Operation[Any]], known: dict[str, Any], got: Response, verdict: Any
 ) -> None:
     ended = judged(operation, got, **known)
+    if isinstance(ended, exceptions.CloudStoreError):
+        assert ("earlier attempt may have been carried out" in ended.advice) is (
+            known.get("in_doubt", False) and not ended.may_have_effect
+        )
     assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
 
 
