@@ -77,8 +77,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         :param permit: waits until the next request may be sent.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if operation.needs_token:
-            await self.renew_token()
+        await self.renew_token()
         while True:
             if permit:
                 await permit()

@@ -78,8 +78,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        if operation.needs_token:
-            self.renew_token()
+        self.renew_token()
         while True:
             attempts.count += 1
             used = self.settings

@@ -24,7 +24,7 @@ class Authorize(Operation[Settings]):
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
-    idempotent, has_subject, needs_token = True, False, False
+    idempotent, has_subject = True, False
     without_result = meanings.NO_TOKEN_FOUND
 
     def __init__(self, settings: Settings) -> None:

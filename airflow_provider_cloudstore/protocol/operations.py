@@ -54,8 +54,6 @@ class Operation(Generic[T]):
     """Whether repeating the operation has no further effect, or the caller accepts that it may have."""
     has_subject: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
-    needs_token = True
-    """Whether the client must have a token before it sends the operation."""
     without_result: Meaning | None = None
     """What a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}

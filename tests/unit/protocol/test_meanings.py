@@ -67,9 +67,8 @@ def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
 ) -> None:
     ended = judged(operation, got, **known)
     if isinstance(ended, exceptions.CloudStoreError):
-        assert ("earlier attempt may have been carried out" in ended.advice) is (
-            known.get("in_doubt", False) and not ended.may_have_effect
-        )
+        says_so = "earlier attempt may have been carried out" in ended.advice
+        assert says_so is (known.get("in_doubt", False) and not ended.may_have_effect)
     assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
 
 
