@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
@@ -25,7 +26,6 @@ class Authorize(Operation[Settings]):
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     idempotent, has_subject = True, False
-    without_result = meanings.NO_TOKEN_FOUND
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]
@@ -39,3 +39,7 @@ class Authorize(Operation[Settings]):
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             return None
         return settings.with_token(Secret(token), str(account))
+
+    def meaning_without_result(self, reading: Reading) -> Meaning:
+        """Return that the response has no token."""
+        return meanings.NO_TOKEN_FOUND

@@ -51,6 +51,11 @@ class Meaning:
     wait: exceptions.Wait | None = None
     names_address: bool = False
 
+    @property
+    def is_doubt(self) -> bool:
+        """Whether a call that must not be repeated may have been carried out."""
+        return exceptions.OutcomeUnknownError in (self.error, self.unless_idempotent)
+
 
 # Requests without a complete response.
 UNREACHABLE = Meaning(
@@ -156,24 +161,17 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
     if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
-        meaning = _of_error(reading, operation, service, has_result=has_result)
-    elif has_result or operation.without_result is not NO_TOKEN_FOUND:
-        return None if has_result else operation.without_result
+        meaning = ERROR_WITH_ID if has_result and not operation.idempotent else _of_status_and_words(reading, operation, service)
+    elif has_result or not (lacking := operation.meaning_without_result(reading)):
+        return None
     else:
-        meaning = _of_patterns(reading, operation, service) or (NOT_YET if reading.is_pending else NO_TOKEN_FOUND)
+        meaning = lacking
+    if meaning.is_doubt and not operation.idempotent:  # whatever else the response says
+        return meaning
+    meaning = _of_patterns(reading, operation, service) or meaning
     if meaning is TOKEN_REFUSED and settings.keys:
         return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
     return meaning
-
-
-def _of_error(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning:
-    """Return what an error means: first whether an upload is in doubt, then what the connection declares, then the status."""
-    if has_result and not operation.idempotent:
-        return ERROR_WITH_ID
-    meaning = _of_status_and_words(reading, operation, service)
-    if meaning is IN_DOUBT and not operation.idempotent:
-        return IN_DOUBT
-    return _of_patterns(reading, operation, service) or meaning
 
 
 def _of_patterns(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
