@@ -39,9 +39,9 @@ class Answer:
         self.outcome = outcome = client.send(operation.request(settings), settings.timeout)
         self.result: Any = operation.interpret(self.outcome, settings)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
-        self.reading = Reading(Response(0, {}, b"", 0, 0), problem="no response")
+        self.reading = Reading(Response(0, {}, b"", 0, 0), settings.service, problem="no response")
         if isinstance(outcome, Response):
-            self.reading = read(outcome)
+            self.reading = read(outcome, settings.service)
         self.leaves = list(leaves_of(self.reading.problem or self.reading.data))
 
     def secrets(self) -> Iterator[Secret]:
@@ -76,7 +76,7 @@ class Answer:
             return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
         if self.reading.problem:
             return {}
-        service, data, words = self.settings.service, self.reading.data, self.reading.message(self.settings.service)
+        service, data, words = self.settings.service, self.reading.data, self.reading.words
         lacks_result = isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError))
         sought = _SOUGHT.get(self.name, []) if lacks_result else []
         missing = {extra: None for extra in sought if not any(getattr(service, extra).values_in(data))}

@@ -23,7 +23,6 @@ from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.meanings import MAX_MESSAGE_LENGTH
 from airflow_provider_cloudstore.protocol.operations import USER_AGENT
 from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, read
 from airflow_provider_cloudstore.protocol.secrets import redact
@@ -202,9 +201,9 @@ class Download:
             if "content-encoding" in self._whole.headers:
                 beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
         secrets = (*self.settings.secrets, *secrets_of(link))
-        reading = read(replace(self._whole, body=beginning), secrets)
+        reading = read(replace(self._whole, body=beginning), self.settings.service, secrets)
         names = path, urlsplit(link.url_with_token or "").path  # a redirect's target says nothing
-        if not self._expected and (what := _page_or_error(reading, names, self.settings)):
+        if not self._expected and (what := _page_or_error(reading, names)):
             raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_FILE)
         name = _own_name(self._whole)
         return DownloadedFile(self.file_id, path, name and redact(name, secrets), self.received, digest)
@@ -221,7 +220,7 @@ class Download:
         )
 
 
-def _page_or_error(reading: Reading, names: tuple[str, ...], settings: Settings) -> str:
+def _page_or_error(reading: Reading, names: tuple[str, ...]) -> str:
     """Describe the web page or error that a host sent with HTTP 200 in place of the file; empty if the body is the file."""
     headers, beginning = reading.response.headers, reading.response.body
     if not beginning or "content-disposition" in headers:
@@ -229,8 +228,7 @@ def _page_or_error(reading: Reading, names: tuple[str, ...], settings: Settings)
     endings = {PurePath(name.lower()).suffix for name in names}
     is_error = len(beginning) < BEGINNING and isinstance(reading.data, dict) and reading.reports_error(None, has_result=False)
     if is_error and not any("json" in ending for ending in endings):
-        words = reading.redacted(reading.message(settings.service) or reading.key_names)
-        return f"an error in place of the file: {words[:MAX_MESSAGE_LENGTH]}"
+        return f"an error in place of the file: {reading.message or reading.key_names}"
     is_page = headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (
         isinstance(reading.data, str) and _WEB_PAGE.match(reading.data)
     )

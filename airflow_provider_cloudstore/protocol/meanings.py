@@ -14,13 +14,11 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import extraction
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR, Service
+from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
-
-MAX_MESSAGE_LENGTH = 300
 
 PROXY_ADVICE = (
     "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
@@ -157,41 +155,41 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    service = settings.service
+    condition = settings.service.condition_of(operation.key)
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
-    if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
-        meaning = ERROR_WITH_ID if has_result and not operation.idempotent else _of_status_and_words(reading, operation, service)
+    if not reading.is_2xx or reading.reports_error(condition, has_result=has_result):
+        meaning = ERROR_WITH_ID if has_result and not operation.idempotent else _of_status_and_words(reading, operation)
     elif has_result or not (lacking := operation.meaning_without_result(reading)):
         return None
     else:
         meaning = lacking
     if meaning.is_doubt and not operation.idempotent:  # whatever else the response says
         return meaning
-    meaning = _of_patterns(reading, operation, service) or meaning
+    meaning = _of_patterns(reading, operation) or meaning
     if meaning is TOKEN_REFUSED and settings.keys:
         return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
     return meaning
 
 
-def _of_patterns(reading: Reading, operation: Operation[Any], service: Service) -> Meaning | None:
+def _of_patterns(reading: Reading, operation: Operation[Any]) -> Meaning | None:
     """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
 
     Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
     """
     if reading.problem or reading.data is None or reading.response.status in (408, *range(500, 600)):
         return None
-    if reading.matches(service.token_refused_pattern, service):
+    if reading.matches(reading.service.token_refused_pattern):
         return TOKEN_REFUSED
-    not_found = service.not_found_pattern if operation.has_subject else None
-    return MISSING if not_found and reading.matches(not_found, service) else None
+    not_found = reading.service.not_found_pattern if operation.has_subject else None
+    return MISSING if not_found and reading.matches(not_found) else None
 
 
-def _of_status_and_words(reading: Reading, operation: Operation[Any], service: Service) -> Meaning:
+def _of_status_and_words(reading: Reading, operation: Operation[Any]) -> Meaning:
     """Return what an error means that no pattern matches: by its HTTP status, or by what a 2xx says."""
-    response, not_found = reading.response, service.not_found_pattern if operation.has_subject else None
+    response, not_found = reading.response, reading.service.not_found_pattern if operation.has_subject else None
     status = reading.stated_status if reading.is_2xx else response.status
-    if status is None and INTERNAL_ERROR.search(reading.message(service)):
+    if status is None and INTERNAL_ERROR.search(reading.words):
         return IN_DOUBT
     if status is None:
         return UNMATCHED_ERROR if not_found else STATED_ERROR
@@ -216,12 +214,10 @@ def error_of_response(
     link = extraction.find_link("", reading, settings)
     if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
         reading = replace(reading, secrets=(*reading.secrets, *extraction.secrets_of(link)))
-    # The text is redacted before it is cut, because a secret that is cut in two would not be recognized.
-    message = reading.redacted(reading.message(settings.service))[:MAX_MESSAGE_LENGTH]
-    if meaning is NO_TOKEN_FOUND and " " not in message:  # a single word may be a token in an undeclared field
-        message = ""
+    # A single word may be a token in an undeclared field.
+    message = "" if meaning is NO_TOKEN_FOUND and " " not in reading.message else reading.message
     shows_keys = not reading.problem and reading.data is not None and (meaning is NO_TOKEN_FOUND or not message)
-    details = "; ".join(filter(None, (message, reading.redacted(reading.key_names) if shows_keys else "")))
+    details = "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
     more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
     return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
 

@@ -99,7 +99,7 @@ class Operation(Generic[T]):
         attempts = attempts or Attempts(settings.max_attempts, count=1)
         if isinstance(outcome, TransportFailure):
             return error_of(outcome.meaning, outcome.reason, self, settings, attempts)
-        reading = read(outcome, (*settings.secrets, *self.secrets))
+        reading = read(outcome, settings.service, (*settings.secrets, *self.secrets))
         found = self.find(reading, settings)
         meaning = meanings.meaning_of(reading, self, settings, has_result=found is not None)
         if meaning is None:

@@ -21,6 +21,7 @@ from airflow_provider_cloudstore.protocol.storable import storable
 from airflow_provider_cloudstore.results import Json
 
 PAGE_TYPES = ("text/html", "application/xhtml")
+_MAX_MESSAGE_LENGTH = 300
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
@@ -34,12 +35,14 @@ _NO_ERROR = ("", "0", "false", "none", "null", "ok", "success", "no error")
 class Reading:
     """A response with its parsed body.
 
+    :param service: says where the message is.
     :param data: the parsed JSON; the text if the body is not JSON; None if it is empty. The data may contain secrets.
     :param problem: the reason why the body cannot come from the service itself; empty if it can.
     :param secrets: the secrets that no message and no stored value may contain.
     """
 
     response: Response
+    service: Service
     data: Json = field(repr=False, default=None)
     problem: str = ""
     secrets: tuple[Secret, ...] = ()
@@ -64,13 +67,13 @@ class Reading:
 
     @property
     def key_names(self) -> str:
-        """The names of the body's fields for an error message, never their values."""
+        """The names of the body's fields for an error message, without secrets; never their values."""
         if not isinstance(self.data, dict):
             return "its body is empty" if self.data is None else "its body is not a JSON object"
         inner = self.data.get("data")
         keys = [*self.data, *(f"data.{key}" for key in inner)] if isinstance(inner, dict) else list(self.data)
         names = [name if re.fullmatch(r"[\w.@-]{1,40}", name) else "?" for name in keys[:20]]
-        return f"it has the keys {', '.join(names)}" if names else "it is an empty JSON object"
+        return self.redacted(f"it has the keys {', '.join(names)}") if names else "it is an empty JSON object"
 
     @property
     def is_pending(self) -> bool:
@@ -87,16 +90,22 @@ class Reading:
                 return number
         return None
 
-    def message(self, service: Service) -> str:
-        """Return the service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
+    @property
+    def words(self) -> str:
+        """The service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
         states = filter(_begins_as_error, map(self.fields.get, services.ERROR_STATES))  # such as error-notFound
-        found = [self.data] if isinstance(self.data, str) else [*service.message_path.values_in(self.data), *states]
+        found = [self.data] if isinstance(self.data, str) else [*self.service.message_path.values_in(self.data), *states]
         for value in found:
             if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
                 return text
         return ""
+
+    @property
+    def message(self) -> str:
+        """The words for an error message: without secrets, and then cut, because half a secret would not be recognized."""
+        return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
     def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
         """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
@@ -107,10 +116,10 @@ class Reading:
             signs[services.ERROR_FIELDS] = _says_something
         return self.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
 
-    def matches(self, pattern: re.Pattern[str], service: Service) -> bool:
-        """Whether a pattern of the connection's owner matches the service's message, or the whole body."""
+    def matches(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern of the connection's owner matches the service's words, or the whole body."""
         body = self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, (self.message(service), body)))
+        return any(map(pattern.search, (self.words, body)))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
@@ -121,16 +130,16 @@ class Reading:
         return storable(self.data, lambda text: text if text == kept else self.redacted(text), **limit)
 
 
-def read(response: Response, secrets: tuple[Secret, ...] = ()) -> Reading:
+def read(response: Response, service: Service, secrets: tuple[Secret, ...] = ()) -> Reading:
     """Parse the body of a response."""
     if len(response.body) > MAX_BODY_BYTES:
-        return Reading(response, None, "a body of more than 1 MiB, which was cut off", secrets)
+        return Reading(response, service, None, "a body of more than 1 MiB, which was cut off", secrets)
     text = response.body.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     if not text:
-        return Reading(response, None, "", secrets)
+        return Reading(response, service, None, "", secrets)
     with suppress(ValueError, RecursionError):
-        return Reading(response, _json.decode(text), "", secrets)
-    return Reading(response, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
+        return Reading(response, service, _json.decode(text), "", secrets)
+    return Reading(response, service, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
 
 
 def _problem_of(text: str, content_type: str) -> str:
