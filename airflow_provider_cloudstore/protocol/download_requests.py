@@ -94,8 +94,11 @@ class Download:
         self.file_id = validate_text(file_id, "file_id")
         self.attempts = Attempts(settings.max_attempts)
         self._expected = validate_sha256(expected_sha256)
-        self.received, self._sha256 = 0, hashlib.sha256()
-        self._whole = _NO_RESPONSE  # the head of the response that the file began with
+        self._start_over()
+
+    def _start_over(self, head: Response = _NO_RESPONSE) -> None:
+        """Forget what was received; the file begins with the body of this response, or with that of the next one."""
+        self._whole, self.received, self._sha256 = head, 0, hashlib.sha256()
 
     def url_of(self, link: DownloadLink) -> str:
         """Return the URL of a link.
@@ -145,14 +148,14 @@ class Download:
         """
         is_chunked = head.headers.get("transfer-encoding", "").lower() == "chunked"
         if head.status == 200 and (self._expected or is_chunked or _length(head) is not None):
-            self._whole, self.received, self._sha256 = head, 0, hashlib.sha256()
+            self._start_over(head)
             return 0
         if head.status == 206 and self._etag and (total := _length(self._whole)):
             rest = {"etag": self._etag, "content-range": f"bytes {self.received}-{total - 1}/{total}"}
             if rest.items() <= head.headers.items():
                 return self.received
         if head.status in (206, 416):
-            self._whole = _NO_RESPONSE  # so that the next attempt starts over
+            self._start_over()
         raise self._rejection(head)
 
     def _rejection(self, head: Response) -> CloudStoreError:
