@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar
 
 import aiohttp
@@ -42,6 +43,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     def __init__(self, settings: Settings, renew: Callable[[], Awaitable[Settings]] | None = None, limit: int = 32) -> None:
         self.settings = settings
         self._renew = renew
+        self._failed: CloudStoreError | None = None
         self._renewing = asyncio.Lock()
         self._slots = asyncio.Semaphore(limit)
         self._reuses_connections = True
@@ -95,10 +97,18 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """Renew the settings, unless another call has, and return whether there is another token now.
 
         :param refused: the token that the service refused; by default, renew only settings that have no token yet.
+        :raises CloudStoreError: if that fails. Calls that wait for it fail alike, because wrong keys may lock an account.
         """
-        async with self._renewing:  # one task reads the connection, and the others wait for the token
+        failed_before = self._failed
+        async with self._renewing:
             if self._renew and self.settings.access_token == refused:
-                self.settings = await self._renew()
+                if self._failed and self._failed is not failed_before:
+                    raise replace(self._failed)
+                try:
+                    self.settings = await self._renew()
+                except CloudStoreError as error:
+                    self._failed = error
+                    raise
         return self.settings.access_token != refused
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:

@@ -54,6 +54,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         self.settings = settings
         self.session: requests.Session = _Session(settings)
         self._renew = renew
+        self._failed: CloudStoreError | None = None
         self._renewing, self._closing = threading.Lock(), threading.Lock()
         self._last_call = time.monotonic()
 
@@ -94,10 +95,18 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Renew the settings, unless another thread has, and return whether there is another token now.
 
         :param refused: the token that the service refused; by default, renew only settings that have no token yet.
+        :raises CloudStoreError: if that fails. Threads that wait for it fail alike, because wrong keys may lock an account.
         """
+        failed_before = self._failed
         with self._renewing:
             if self._renew and self.settings.access_token == refused:
-                self.settings = self._renew()
+                if self._failed and self._failed is not failed_before:
+                    raise replace(self._failed)
+                try:
+                    self.settings = self._renew()
+                except CloudStoreError as error:
+                    self._failed = error
+                    raise
         return self.settings.access_token != refused
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:

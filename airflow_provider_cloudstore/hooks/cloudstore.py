@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,7 +44,7 @@ class CloudStoreHook(BaseHook):
     """Deletes folders, queues remote uploads and creates download links, with an Airflow connection.
 
     The connection is read on first use, and once more if the service rejects its token. All calls and downloads of a hook share
-    an HTTP session; use the hook as a context manager for many calls. After its first call, threads may share it, too.
+    an HTTP session; use the hook as a context manager for many calls. Threads may share it, too.
 
     Every method raises :class:`~airflow_provider_cloudstore.exceptions.CloudStoreError`; a permanent error is also an
     ``AirflowFailException``.
@@ -60,6 +61,7 @@ class CloudStoreHook(BaseHook):
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
+        self._opening = threading.Lock()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -99,8 +101,9 @@ class CloudStoreHook(BaseHook):
     def _http(self) -> BlockingClient:
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        self._client = self._client or BlockingClient(self.read_settings(), self._renew)
-        return self._client
+        with self._opening:
+            self._client = self._client or BlockingClient(self.read_settings(), self._renew)
+            return self._client
 
     @property
     def settings(self) -> Settings:
@@ -109,6 +112,10 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         return self._http.settings
+
+    def connect(self) -> None:
+        """Read the connection and get a token, unless that was done before. Every call does this by itself."""
+        self._http.renew_token()
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).

@@ -73,7 +73,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
         context = context_or_empty(context)
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         with self._open_hook() as hook:
-            _ = hook.settings  # a connection that cannot be read is an error before the record says that the upload is being sent
+            hook.connect()  # before the record says that the upload is being sent
             upload = send_once(lambda: self._send(hook, url), context, str(url), retry_unknown_outcome=self.retry_unknown_outcome)
             with self._without_resending(context, upload["file_id"]):
                 self._push(context, "upload", upload)

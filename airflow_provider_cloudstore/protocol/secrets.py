@@ -125,7 +125,8 @@ def printed_forms(secret: Secret) -> set[str]:
     if len(value) < _MIN_LENGTH:
         return set()
     encoded = {encode(value, safe=safe, errors="replace") for encode in (quote, quote_plus) for safe in _SAFE_CHARACTERS}
-    return {value} | encoded | {json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    in_json = {json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+    return {value} | encoded | in_json | {form.replace("/", r"\/") for form in in_json}  # the last is PHP's
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:

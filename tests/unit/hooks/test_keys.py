@@ -91,15 +91,35 @@ def test_wrong_keys_are_tried_once_by_a_call_and_are_permanent(site: Emulator, m
     assert "login and password" in message
 
 
+def test_threads_that_share_wrong_keys_try_them_once(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = json.loads(site.connection) | {"password": "w" * 64}
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(wrong))
+    site.fault("delay", seconds=0.5, operation="authorize", times=0)
+
+    def refused(hook: CloudStoreHook) -> str:
+        with pytest.raises(exceptions.ConfigurationError) as failed:
+            hook.create_download_link("7")
+        return str(failed.value)
+
+    async def refused_async() -> list[Any]:
+        async with CloudStoreAsyncHook() as hook:
+            return await asyncio.gather(*(hook.create_download_link("7") for _ in range(8)), return_exceptions=True)
+
+    with CloudStoreHook() as hook, ThreadPoolExecutor(8) as pool:
+        assert len({*pool.map(refused, [hook] * 8)}) == 1
+    assert {*map(type, asyncio.run(refused_async()))} == {exceptions.ConfigurationError}
+    assert asked(site) == 2
+
+
 def test_threads_that_are_refused_together_ask_for_one_token(site: Emulator) -> None:
     file_id = site.put_file(b"x", "7")
     with CloudStoreHook() as hook:
-        hook.create_download_link(file_id)
-        end_token(site)
-        with ThreadPoolExecutor(8) as pool:
-            links = list(pool.map(lambda _: hook.create_download_link(file_id).token, range(8)))
-    assert len(links) == 8
-    assert asked(site) == 2
+        for asked_in_all in (1, 2):
+            with ThreadPoolExecutor(8) as pool:
+                links = list(pool.map(lambda _: hook.create_download_link(file_id).token, range(8)))
+            assert len(links) == 8
+            assert asked(site) == asked_in_all
+            end_token(site)
 
 
 def test_a_batch_survives_the_end_of_its_token_and_sends_its_parameters(site: Emulator) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -66,10 +65,3 @@ def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says
         error: Any = CreateDownloadLink(own, "f1").interpret(response(401), own)
         assert error.wait == wait
         assert ("another task" in error.advice) is (wait == "tolerates")
-
-
-def test_a_refused_token_is_replaced_at_once_and_once() -> None:
-    error, attempts = exceptions.AuthenticationError("refused", operation="download link", subject="f1"), Attempts(1, 1)
-    assert attempts.next_pause_or_raise(error, 300) == 0
-    with pytest.raises(exceptions.AuthenticationError):
-        attempts.next_pause_or_raise(error, 300)

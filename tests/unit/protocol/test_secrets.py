@@ -28,6 +28,7 @@ def test_a_secret_shows_itself_nowhere_but_where_it_is_revealed() -> None:
         AWKWARD,
         json.dumps(AWKWARD)[1:-1],
         json.dumps(AWKWARD, ensure_ascii=False)[1:-1],
+        json.dumps(AWKWARD)[1:-1].replace("/", "\\/"),
         quote(AWKWARD),
         quote(AWKWARD, safe=""),
         quote_plus(AWKWARD),
