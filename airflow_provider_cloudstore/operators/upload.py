@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import TASK_ENDED
@@ -74,8 +75,13 @@ class RemoteUrlUploadOperator(WaitingOperator):
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         with self._open_hook() as hook:
             hook.connect()  # before the record says that the upload is being sent
-            upload = send_once(lambda: self._send(hook, url), context, str(url), retry_unknown_outcome=self.retry_unknown_outcome)
+            may_resend = self.retry_unknown_outcome
+            send = partial(hook.upload_from_url, url, self.parameters, retry_unknown_outcome=may_resend)
+            upload = send_once(lambda: send().to_dict(), context, str(url), retry_unknown_outcome=may_resend)
             with self._without_resending(context, upload["file_id"]):
+                no_id = "the response has no file id in the usual places; extra 'file_id_path' can name another"
+                shown_id = f"file '{upload['file_id']}'" if upload["file_id"] else no_id
+                self.log.info("Queued upload of %s: %s", upload["url"], shown_id)
                 self._push(context, "upload", upload)
                 self._push_file_page(context, hook, upload["file_id"])
                 if self.wait_for_file:
@@ -107,12 +113,6 @@ class RemoteUrlUploadOperator(WaitingOperator):
                 raise
             ended = f"the upload is queued, but the task ended with {type(error).__name__}"
             raise PermanentError(ended, operation="remote upload", advice=f"{advice} {_NOT_RETRIED}") from error
-
-    def _send(self, hook: CloudStoreHook, url: str) -> RemoteUploadXCom:
-        upload = hook.upload_from_url(url, self.parameters, retry_unknown_outcome=self.retry_unknown_outcome)
-        no_id = "the response has no file id in the usual places; extra 'file_id_path' can name another"
-        self.log.info("Queued upload of %s: %s", upload.url, f"file '{upload.file_id}'" if upload.file_id else no_id)
-        return upload.to_dict()
 
     def _complete(self, context: Context, hook: CloudStoreHook, file_id: str) -> str:
         self._push_file_page(context, hook, file_id)  # Airflow asks the process that ends the task for the link "File"

@@ -6,6 +6,7 @@ response, by the rules in docs/operate/responses.md; the clients find that of a 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -151,43 +152,33 @@ def of_status(status: int) -> Meaning:
 
 
 def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, *, has_result: bool) -> Meaning | None:
-    """Return what a response means; None if it is a success.
+    """Return what a response means, by the rules of docs/operate/responses.md in their order; None if it is a success.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    condition = settings.service.condition_of(operation.key)
+    service, not_found = settings.service, settings.service.not_found_pattern if operation.has_subject else None
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
-    if not reading.is_2xx or reading.reports_error(condition, has_result=has_result):
-        meaning = ERROR_WITH_ID if has_result and not operation.idempotent else _of_status_and_words(reading, operation)
+    if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
+        meaning = _of_status_and_words(reading, operation, not_found)
     elif has_result or not (lacking := operation.meaning_without_result(reading)):
         return None
     else:
         meaning = lacking
-    if meaning.is_doubt and not operation.idempotent:  # whatever else the response says
-        return meaning
-    meaning = _of_patterns(reading, operation) or meaning
+    if not operation.idempotent and (has_result or meaning.is_doubt):  # whatever else the response says
+        return ERROR_WITH_ID if has_result else meaning
+    if reading.matches(service.token_refused_pattern):
+        meaning = TOKEN_REFUSED
+    elif reading.matches(not_found):
+        meaning = MISSING
     if meaning is TOKEN_REFUSED and settings.keys:
         return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
     return meaning
 
 
-def _of_patterns(reading: Reading, operation: Operation[Any]) -> Meaning | None:
-    """Return the meaning whose pattern matches the service's message, or the whole body; None if no pattern does.
-
-    Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
-    """
-    if reading.problem or reading.data is None or reading.response.status in (408, *range(500, 600)):
-        return None
-    if reading.matches(reading.service.token_refused_pattern):
-        return TOKEN_REFUSED
-    not_found = reading.service.not_found_pattern if operation.has_subject else None
-    return MISSING if not_found and reading.matches(not_found) else None
-
-
-def _of_status_and_words(reading: Reading, operation: Operation[Any]) -> Meaning:
+def _of_status_and_words(reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:
     """Return what an error means that no pattern matches: by its HTTP status, or by what a 2xx says."""
-    response, not_found = reading.response, reading.service.not_found_pattern if operation.has_subject else None
+    response = reading.response
     status = reading.stated_status if reading.is_2xx else response.status
     if status is None and INTERNAL_ERROR.search(reading.words):
         return IN_DOUBT
@@ -197,14 +188,11 @@ def _of_status_and_words(reading: Reading, operation: Operation[Any]) -> Meaning
         # Varnish sends a page with this status after a timeout, when the upload may have been queued.
         return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
     meaning = of_status(status)
-    return _of_missing(reading, is_unmatched=bool(not_found)) if meaning is MISSING else meaning
-
-
-def _of_missing(reading: Reading, *, is_unmatched: bool) -> Meaning:
-    """Return what a 404 means: it may be a front end's."""
-    if reading.problem or is_unmatched:
+    if meaning is MISSING and (reading.problem or not_found):
         return NO_SUCH_PATH
-    return MISSING if isinstance(reading.data, dict) else MAYBE_NO_SUCH_PATH
+    if meaning is MISSING and not isinstance(reading.data, dict):
+        return MAYBE_NO_SUCH_PATH
+    return meaning
 
 
 def error_of_response(

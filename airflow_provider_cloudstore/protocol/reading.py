@@ -116,8 +116,13 @@ class Reading:
             signs[services.ERROR_FIELDS] = _says_something
         return self.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
 
-    def matches(self, pattern: re.Pattern[str]) -> bool:
-        """Whether a pattern of the connection's owner matches the service's words, or the whole body."""
+    def matches(self, pattern: re.Pattern[str] | None) -> bool:
+        """Whether a pattern of the connection's owner matches the service's words, or the whole body.
+
+        Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
+        """
+        if not pattern or self.problem or self.data is None or self.response.status in (408, *range(500, 600)):
+            return False
         body = self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
         return any(map(pattern.search, (self.words, body)))
 

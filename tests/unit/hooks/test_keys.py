@@ -92,8 +92,7 @@ def test_wrong_keys_are_tried_once_by_a_call_and_are_permanent(site: Emulator, m
 
 
 def test_threads_that_share_wrong_keys_try_them_once(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = json.loads(site.connection) | {"password": "w" * 64}
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(wrong))
+    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(json.loads(site.connection) | {"password": "w" * 64}))
     site.fault("delay", seconds=0.5, operation="authorize", times=0)
 
     def refused(hook: CloudStoreHook) -> str:
