@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, connect_refused, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, connect_refused, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http
@@ -117,7 +117,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         async with self._slots:
             limit = min(self.settings.timeout, ends_at - time.monotonic())
             if limit <= 0:
-                return NO_TIME_LEFT
+                return OUT_OF_TIME
             # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
             to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
             body, sent = bytearray(), time.time()

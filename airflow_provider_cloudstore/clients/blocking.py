@@ -20,7 +20,7 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import NO_TIME_LEFT, causes_of, connect_refused, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, connect_refused, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
@@ -116,7 +116,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """
         limit = min(self.settings.timeout, time_left)
         if limit <= 0:
-            return NO_TIME_LEFT
+            return OUT_OF_TIME
         self._close_idle_connections()
         with Exchange(self.session, limit) as exchange:
             head = exchange.open(request)

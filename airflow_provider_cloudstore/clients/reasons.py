@@ -19,7 +19,7 @@ _REASONS = {
     **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
 
-NO_TIME_LEFT = TransportFailure(meanings.NO_TIME_LEFT, "no time was left to send the request")
+OUT_OF_TIME = TransportFailure(meanings.NO_TIME_LEFT, "no time was left to send the request")
 
 
 def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:

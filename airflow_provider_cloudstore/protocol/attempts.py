@@ -32,7 +32,7 @@ class Attempts:
     maximum: int
     count: int = 0
     in_doubt: bool = False
-    _has_new_token: bool = field(default=False, init=False)
+    _token_was_refused: bool = field(default=False, init=False)
 
     def next_pause_or_raise(self, error: CloudStoreError, time_left: float) -> float:
         """Return the seconds to pause before the next attempt, and log operation, attempt, reason and delay in one line.
@@ -43,8 +43,8 @@ class Attempts:
         :param time_left: seconds that are left for attempts and pauses.
         :raises CloudStoreError: ``error`` itself, if there is no next attempt.
         """
-        if isinstance(error, AuthenticationError) and not self._has_new_token:
-            self._has_new_token = True
+        if isinstance(error, AuthenticationError) and not self._token_was_refused:
+            self._token_was_refused = True
             pause, what = 0.0, "the service refused the access token; looking for a new one"
         elif error.retried and self.count < self.maximum:
             pause = self._backoff() if error.retry_after is None else error.retry_after
