@@ -16,6 +16,7 @@ from packaging.version import Version
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.call import Call
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -42,7 +43,7 @@ RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 
 def result_of(operation: Operation[Any], outcome: Response | TransportFailure, own: Settings | None = None) -> Any:
     """Return what an operation makes of the outcome of its only attempt, or raise its error."""
-    ended = operation.interpret(outcome, own or settings())
+    ended = Call(operation, own or settings()).interpret(outcome)
     if isinstance(ended, CloudStoreError):
         raise ended
     return ended

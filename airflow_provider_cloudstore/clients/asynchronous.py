@@ -19,6 +19,7 @@ from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts
+from airflow_provider_cloudstore.protocol.call import Call
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -84,13 +85,12 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             if permit:
                 await permit()
             attempts.count += 1
-            used = self.settings
-            response = await self.send(operation.request(used), ends_at - time.monotonic())
-            outcome = operation.interpret(response, used, attempts)
+            call = Call(operation, self.settings, attempts)
+            outcome = call.interpret(await self.send(operation.request(call.settings), ends_at - time.monotonic()))
             if not isinstance(outcome, CloudStoreError):
                 return outcome
             await asyncio.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
-            if isinstance(outcome, AuthenticationError) and not await self.renew_token(used.access_token):
+            if isinstance(outcome, AuthenticationError) and not await self.renew_token(call.settings.access_token):
                 raise outcome
 
     async def renew_token(self, refused: Secret = NO_TOKEN) -> bool:

@@ -25,6 +25,7 @@ from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts
+from airflow_provider_cloudstore.protocol.call import Call
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -82,13 +83,12 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         self.renew_token()
         while True:
             attempts.count += 1
-            used = self.settings
-            response = self.send(operation.request(used), ends_at - time.monotonic())
-            outcome = operation.interpret(response, used, attempts)
+            call = Call(operation, self.settings, attempts)
+            outcome = call.interpret(self.send(operation.request(call.settings), ends_at - time.monotonic()))
             if not isinstance(outcome, CloudStoreError):
                 return outcome
             time.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
-            if isinstance(outcome, AuthenticationError) and not self.renew_token(used.access_token):
+            if isinstance(outcome, AuthenticationError) and not self.renew_token(call.settings.access_token):
                 raise outcome
 
     def renew_token(self, refused: Secret = NO_TOKEN) -> bool:

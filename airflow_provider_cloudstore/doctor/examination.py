@@ -13,6 +13,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import exchange_keys, read_connection
+from airflow_provider_cloudstore.protocol.call import Call
 from airflow_provider_cloudstore.protocol.file_wait import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
@@ -37,11 +38,10 @@ class Answer:
     def __init__(self, name: str, operation: Operation[Any], settings: Settings, client: BlockingClient) -> None:
         self.name, self.operation, self.settings = name, operation, settings
         self.outcome = outcome = client.send(operation.request(settings), settings.timeout)
-        self.result: Any = operation.interpret(self.outcome, settings)
+        self.result: Any = Call(operation, settings).interpret(self.outcome)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
-        self.reading = Reading(Response(0, {}, b"", 0, 0), settings.service, problem="no response")
-        if isinstance(outcome, Response):
-            self.reading = read(outcome, settings.service)
+        no_response = Reading(Response(0, {}, b"", 0, 0), settings.service, problem="no response")
+        self.reading = read(outcome, settings.service) if isinstance(outcome, Response) else no_response
         self.leaves = list(leaves_of(self.reading.problem or self.reading.data))
 
     def secrets(self) -> Iterator[Secret]:
@@ -58,7 +58,7 @@ class Answer:
     def problems(self) -> Iterator[str]:
         """Why tasks cannot rely on it. No text of the service is repeated: it may hold a token that is not known."""
         wanted, extra = _WANTED.get(self.name, (None, ""))
-        as_upload = UploadFromUrl(self.settings, "https://example.com/file").interpret(self.outcome, self.settings)
+        as_upload = Call(UploadFromUrl(self.settings, "https://example.com/file"), self.settings).interpret(self.outcome)
         if wanted and not (self.error and isinstance(as_upload, exceptions.CloudStoreError)):
             yield "the service's error was read as a success; set extra 'success_when'"
         if self.error and not (wanted and isinstance(self.error, wanted)):

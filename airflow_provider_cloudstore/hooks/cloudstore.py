@@ -20,9 +20,9 @@ from airflow_provider_cloudstore.hooks.connection import (
     read_connection_async,
 )
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.protocol.attempts import Attempts
+from airflow_provider_cloudstore.protocol.call import Call
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
-from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT, error_of
+from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
@@ -231,7 +231,7 @@ class CloudStoreHook(BaseHook):
             if operation.idempotent:
                 raise
             reason = f"the task ended with {type(ended).__name__}"
-            raise error_of(IN_DOUBT, reason, operation, self.settings, Attempts(1, count=1)) from None
+            raise Call(operation, self.settings).error(IN_DOUBT, reason) from None
         mask(operation.secrets_of(result))
         return result
 

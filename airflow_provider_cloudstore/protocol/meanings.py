@@ -1,4 +1,4 @@
-"""Decides what an attempt means, and makes the error of an attempt that failed.
+"""Decides what an attempt means.
 
 First the possible meanings, as data: the table in docs/operate/retries.md. Below it, :func:`meaning_of` finds the meaning of a
 response, by the rules in docs/operate/responses.md; the clients find that of a request without a response.
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import extraction
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
@@ -193,55 +191,3 @@ def _of_status_and_words(reading: Reading, operation: Operation[Any], not_found:
     if meaning is MISSING and not isinstance(reading.data, dict):
         return MAYBE_NO_SUCH_PATH
     return meaning
-
-
-def error_of_response(
-    meaning: Meaning, reading: Reading, operation: Operation[Any], settings: Settings, attempts: Attempts
-) -> CloudStoreError:
-    """Return the error of an attempt that received a response."""
-    link = extraction.find_link("", reading, settings)
-    if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
-        reading = replace(reading, secrets=(*reading.secrets, *extraction.secrets_of(link)))
-    # A single word may be a token in an undeclared field.
-    message = "" if meaning is NO_TOKEN_FOUND and " " not in reading.message else reading.message
-    shows_keys = not reading.problem and reading.data is not None and (meaning is NO_TOKEN_FOUND or not message)
-    details = "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
-    more: dict[str, Any] = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
-    return error_of(meaning, reading.status_text, operation, settings, attempts, details=details, **more)
-
-
-def error_of(
-    meaning: Meaning,
-    seen: str,
-    operation: Operation[Any],
-    settings: Settings,
-    attempts: Attempts,
-    *,
-    details: str = "",
-    **more: Any,
-) -> CloudStoreError:
-    """Return the error of an attempt.
-
-    :param seen: what was seen, such as ``HTTP 404``.
-    :param details: what the service said, without secrets.
-    :param more: further fields of the error.
-    """
-    kind = meaning.error if operation.idempotent else meaning.unless_idempotent or meaning.error
-    if attempts.in_doubt and not kind.sent:  # only the last attempt was not sent
-        kind = exceptions.TransientServiceError
-    earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
-    reason = meaning.says.format(seen)
-    if meaning.names_address:
-        connection = f"connection '{settings.conn_id}' " if settings.conn_id else ""
-        reason += f" ({connection}at {settings.route})"
-    if details:
-        reason = f"{reason}: {details}".rstrip(". ")
-    return kind(
-        reason,
-        operation=operation.name,
-        subject=operation.redacted((*settings.secrets, *operation.secrets)),
-        attempts=attempts.count,
-        wait=meaning.wait,
-        advice=" ".join(filter(None, (earlier, operation.hints.get(kind), meaning.advice or kind.default_advice))),
-        **more,
-    )

@@ -11,10 +11,9 @@ from urllib.parse import quote
 from airflow_provider_cloudstore import __version__, exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.protocol import extraction, guards, meanings
-from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.meanings import Meaning, error_of, error_of_response
-from airflow_provider_cloudstore.protocol.reading import Reading, read
+from airflow_provider_cloudstore.protocol.http import Request
+from airflow_provider_cloudstore.protocol.meanings import Meaning
+from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -29,9 +28,7 @@ Guard = Callable[[Any, Settings], str]
 
 
 class Operation(Generic[T]):
-    """One operation. An instance has arguments that its guards accepted, and decides without I/O what each attempt means.
-
-    A client's loop is ``request() -> send -> interpret()``, repeated for as long as ``Attempts`` allows it.
+    """One operation, declared completely. An instance has arguments that its guards accepted.
 
     :param arguments: a value for each of the operation's own parameters.
     :param others: further parameters by name, which the service takes; the values are texts or integers.
@@ -88,25 +85,6 @@ class Operation(Generic[T]):
             return Request(self.method, f"{url}?{encoded}" if encoded else url, headers)
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return Request(self.method, url, headers, encoded.encode("ascii"))
-
-    def interpret(
-        self, outcome: Response | TransportFailure, settings: Settings, attempts: Attempts | None = None
-    ) -> T | CloudStoreError:
-        """Return what an attempt ended with: the result, or an error.
-
-        :param attempts: the attempts so far; by default, this was the only attempt.
-        """
-        attempts = attempts or Attempts(settings.max_attempts, count=1)
-        if isinstance(outcome, TransportFailure):
-            return error_of(outcome.meaning, outcome.reason, self, settings, attempts)
-        reading = read(outcome, settings.service, (*settings.secrets, *self.secrets))
-        found = self.find(reading, settings)
-        meaning = meanings.meaning_of(reading, self, settings, has_result=found is not None)
-        if meaning is None:
-            return self.result(found, reading)
-        if meaning is meanings.MISSING and (done := self.result_of_missing(reading, in_doubt=attempts.in_doubt)):
-            return done
-        return error_of_response(meaning, reading, self, settings, attempts)
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
