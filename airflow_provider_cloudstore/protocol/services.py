@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
@@ -77,10 +77,6 @@ def extras_of(declaration: type[Any]) -> dict[str, Extra]:
     return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
-def _ignoring_case(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The declaration of a service. The defaults follow the API document, and a convention where the document says nothing."""
@@ -136,7 +132,7 @@ class Service:
         None, "pattern", "Not-found pattern", 'A case-insensitive regular expression. Errors that match count as "not found".'
     )
     token_refused_pattern: re.Pattern[str] = declare(
-        _ignoring_case(_TOKEN_REFUSED),
+        re.compile(_TOKEN_REFUSED, re.IGNORECASE),
         "pattern",
         "Token-refused pattern",
         "A case-insensitive regular expression. Errors that match count as HTTP 401.",
@@ -159,24 +155,23 @@ class Service:
 
 
 API_V2 = "api-v2"
-SERVICES: dict[str, Service] = {
-    API_V2: Service(),
+SERVICES: dict[str, dict[str, Any]] = {
+    API_V2: {},
     # Sites that run the YetiShare software. The values come from public API pages, clients and servers; no site was called.
-    "yetishare": replace(
-        Service(),
-        api_path="/api/v2",
-        token_in=IN_PARAMETER,
-        authorize=True,
-        success_when={"": Condition.parse("_status=success|status=success"), "upload": None},  # its answer is not known
-        message_path=Paths.parse("response|message|0"),
-        download_url_path=Paths.parse("data.download_url"),
-        not_found_pattern=_ignoring_case("could not find (file|folder) based on"),
-        token_refused_pattern=_ignoring_case(
+    "yetishare": {
+        "api_path": "/api/v2",
+        "token_in": IN_PARAMETER,
+        "authorize": True,
+        "success_when": {"": "_status=success|status=success", "upload": None},  # the answer to an upload is not known
+        "message_path": "response|message|0",
+        "download_url_path": "data.download_url",
+        "not_found_pattern": "could not find (file|folder) based on",
+        "token_refused_pattern": (
             "could not (validate access_token|authenticate user)|access token expired|please provide (key|access|account)"
         ),
-    ),
+    },
 }
-"""The known services, by the name that extra ``service`` takes."""
+"""The known services, by the name that extra ``service`` takes, with the extras that a connection would have to declare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

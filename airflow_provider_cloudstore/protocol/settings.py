@@ -43,7 +43,7 @@ class Settings(Extras):
 
     base_url: str
     access_token: Secret
-    service: Service = SERVICES[API_V2]
+    service: Service = Service()  # noqa: RUF009  (it is frozen)
     keys: tuple[Secret, ...] = ()
     """The pair for which ``POST /authorize`` returns a token; empty if the connection has the token itself."""
     needs_file_id: bool = False
@@ -67,15 +67,16 @@ class Settings(Extras):
                     f"extra '{name}' of the connection is unknown, and resembles 'protected_folder_ids'",
                     advice="Correct its name, or rename it if it means something else.",
                 )
-        read = _read_all(Extras, extra)
-        service = replace(SERVICES[_read("service", extra.get("service") or API_V2)], **_read_all(Service, extra))
+        given = {name: value for name, value in extra.items() if value not in (None, "")}
+        known = SERVICES[_read("service", given.get("service", API_V2))]
+        service, read = Service(**_read_all(Service, known | given)), _read_all(Extras, given)
         base_url = _base_url(connection, service.api_path, allow_http=read.get("allow_http", False))
         password = str(connection.password or "")
         if not password:
             raise ConfigurationError("the connection has no password", advice=_NO_PASSWORD)
         keys = (Secret(connection.login), Secret(password)) if service.authorize and connection.login else ()
         access_token = NO_TOKEN if keys else _access_token(password)
-        needs_file_id = extra.get("file_id_path") not in (None, "")
+        needs_file_id = "file_id_path" in given
         warnings = tuple(f"has the unknown extra {name!r}. Valid extras: {', '.join(sorted(EXTRAS))}" for name in unknown)
         return cls(base_url, access_token, service, keys, needs_file_id, warnings=warnings, **read)
 
@@ -195,11 +196,11 @@ def validate_proxy(value: Any) -> Secret:
     return Secret(parts.geturl())
 
 
-def _conditions(value: Any) -> dict[str, Condition]:
-    """Return one condition for all operations, or a condition for each operation."""
+def _conditions(value: Any) -> dict[str, Condition | None]:
+    """Return one condition for all operations, or a condition for each operation; null stands for the convention."""
     found = _from_json(value)
     given = found if isinstance(found, dict) else {"": value}
-    return {key: Condition.parse(text) for key, text in given.items()}
+    return {key: None if text is None else Condition.parse(text) for key, text in given.items()}
 
 
 def _parameters(value: Any) -> dict[str, str]:
@@ -263,8 +264,8 @@ _PARSERS: dict[str, Callable[..., Any]] = {
 
 
 def _read_all(declaration: type[Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the extras that a dataclass declares; an absent, null or empty extra has its default."""
-    return {name: _read(name, extra[name]) for name in extras_of(declaration) if extra.get(name) not in (None, "")}
+    """Parse the extras that a dataclass declares; an absent extra has its default."""
+    return {name: _read(name, extra[name]) for name in extras_of(declaration) if name in extra}
 
 
 def _read(name: str, value: Any) -> Any:

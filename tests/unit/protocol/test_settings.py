@@ -20,7 +20,7 @@ def read(host: str | None = "files.example.com", password: str | None = "token",
 
 def value_of(settings: Settings, key: str) -> Any:
     if key == "service":
-        return next(name for name, row in SERVICES.items() if row == settings.service)
+        return next(name for name, row in SERVICES.items() if connected(row).service == settings.service)
     return getattr(settings if hasattr(settings, key) else settings.service, key)
 
 
