@@ -81,6 +81,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         await self.renew_token()
+        has_renewed = False
         while True:
             if permit:
                 await permit()
@@ -89,9 +90,11 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             outcome = call.interpret(await self.send(operation.request(call.settings), ends_at - time.monotonic()))
             if not isinstance(outcome, CloudStoreError):
                 return outcome
+            if isinstance(outcome, AuthenticationError) and not has_renewed:
+                has_renewed = await self.renew_token(call.settings.access_token)
+                if has_renewed:
+                    continue
             await asyncio.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
-            if isinstance(outcome, AuthenticationError) and not await self.renew_token(call.settings.access_token):
-                raise outcome
 
     async def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
         """Renew the settings, unless another call has, and return whether there is another token now.

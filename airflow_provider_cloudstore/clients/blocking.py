@@ -81,15 +81,18 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """
         ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
         self.renew_token()
+        has_renewed = False
         while True:
             attempts.count += 1
             call = Call(operation, self.settings, attempts)
             outcome = call.interpret(self.send(operation.request(call.settings), ends_at - time.monotonic()))
             if not isinstance(outcome, CloudStoreError):
                 return outcome
+            if isinstance(outcome, AuthenticationError) and not has_renewed:
+                has_renewed = self.renew_token(call.settings.access_token)
+                if has_renewed:
+                    continue
             time.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
-            if isinstance(outcome, AuthenticationError) and not self.renew_token(call.settings.access_token):
-                raise outcome
 
     def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
         """Renew the settings, unless another thread has, and return whether there is another token now.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 
 log = logging.getLogger(__name__)
 
@@ -32,29 +32,22 @@ class Attempts:
     maximum: int
     count: int = 0
     in_doubt: bool = False
-    _token_was_refused: bool = field(default=False, init=False)
 
     def next_pause_or_raise(self, error: CloudStoreError, time_left: float) -> float:
         """Return the seconds to pause before the next attempt, and log operation, attempt, reason and delay in one line.
-
-        After an ``AuthenticationError``, there is one attempt at once, which needs another token than the one that was refused.
 
         :param error: what the current attempt ended with.
         :param time_left: seconds that are left for attempts and pauses.
         :raises CloudStoreError: ``error`` itself, if there is no next attempt.
         """
-        if isinstance(error, AuthenticationError) and not self._token_was_refused:
-            self._token_was_refused = True
-            pause, what = 0.0, "the service refused the access token; looking for a new one"
-        elif error.retried and self.count < self.maximum:
-            pause = self._backoff() if error.retry_after is None else error.retry_after
-            when = f" in {pause:.1f} s" if pause else ""
-            what = f"attempt {self.count} of {self.maximum} failed ({error.reason}); retrying{when}"
-        else:
+        pause = self._backoff() if error.retry_after is None else error.retry_after
+        if not error.retried or self.count >= self.maximum or pause >= time_left:
             raise error
-        if pause >= time_left:
-            raise error
-        log.warning("%s '%s': %s", error.operation, error.subject, what)
+        log.warning(
+            "%s '%s': attempt %d of %d failed (%s); retrying%s",
+            *(error.operation, error.subject, self.count, self.maximum, error.reason),
+            f" in {pause:.1f} s" if pause else "",
+        )
         self.in_doubt = self.in_doubt or error.may_have_effect
         return pause
 
