@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, TransientServiceError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import extraction, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
@@ -69,9 +69,7 @@ class Call(Generic[T]):
         :param more: further fields of the error.
         """
         operation, attempts = self.operation, self.attempts
-        kind = meaning.error if operation.idempotent else meaning.unless_idempotent or meaning.error
-        if attempts.in_doubt and not kind.sent:  # only the last attempt was not sent
-            kind = TransientServiceError
+        kind = meaning.error_class(idempotent=operation.idempotent, in_doubt=attempts.in_doubt)
         earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
         reason = meaning.says.format(seen)
         if meaning.names_address:

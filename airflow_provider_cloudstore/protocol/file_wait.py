@@ -1,6 +1,6 @@
 """Decides when a queued upload has become a file. The API has no status operation: a file is available once it has a link.
 
-The sensor, the operators and the trigger share this module, so they decide alike.
+The sensor, the operators and the trigger share this module, so they decide alike; but a sensor that is rescheduled begins anew.
 """
 
 from __future__ import annotations

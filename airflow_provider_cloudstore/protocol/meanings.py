@@ -34,7 +34,7 @@ class Meaning:
     """A row of the table.
 
     :param error: the class of the error.
-    :param unless_idempotent: the class of the error of a call that must not be repeated, if it is another one.
+    :param is_doubt: whether the call may have been carried out, so that a call that must not be repeated ends as unknown.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
     :param wait: what a wait for a file does after the error; by default, what the error's class says.
@@ -42,16 +42,22 @@ class Meaning:
     """
 
     error: type[CloudStoreError]
-    unless_idempotent: type[CloudStoreError] | None = None
+    is_doubt: bool = False
     says: str = "{}"
     advice: str = ""
     wait: exceptions.Wait | None = None
     names_address: bool = False
 
-    @property
-    def is_doubt(self) -> bool:
-        """Whether a call that must not be repeated may have been carried out."""
-        return exceptions.OutcomeUnknownError in (self.error, self.unless_idempotent)
+    def error_class(self, *, idempotent: bool, in_doubt: bool) -> type[CloudStoreError]:
+        """Return the class of the error with which a call ends.
+
+        :param in_doubt: whether an earlier attempt may have had an effect.
+        """
+        if self.is_doubt and not idempotent:
+            return exceptions.OutcomeUnknownError
+        if in_doubt and not self.error.sent:  # only the last attempt was not sent
+            return exceptions.TransientServiceError
+        return self.error
 
 
 # Requests without a complete response.
@@ -80,10 +86,11 @@ PROXY_REFUSED = Meaning(
     advice=PROXY_ADVICE,
     names_address=True,
 )
-IN_DOUBT = Meaning(exceptions.TransientServiceError, exceptions.OutcomeUnknownError)
+IN_DOUBT = Meaning(exceptions.TransientServiceError, is_doubt=True)
 """The request may have been carried out."""
 ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
+    is_doubt=True,
     says="{}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )
@@ -122,11 +129,12 @@ REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_RE
 STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
 UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
 """An error that does not match ``not_found_pattern``, so it does not mean that a file is not there yet."""
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, exceptions.OutcomeUnknownError, names_address=True)
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, is_doubt=True, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
 NO_TOKEN_FOUND = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
 NO_FILE_ID = Meaning(
     exceptions.OutcomeUnknownError,
+    is_doubt=True,
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
     advice="If the file arrived, correct that path.",
 )
