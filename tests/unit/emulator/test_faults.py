@@ -8,7 +8,7 @@ import requests
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 
-SLOW, LIMIT = 0.3, 0.8
+SLOW, LIMIT = 1.0, 3.0
 """Seconds after which a response is late, and after which the client gives up."""
 FAULTS: list[tuple[dict[str, Any], str, bool]] = [
     ({"kind": "status", "status": 418, "body": "body", "headers": {"X-Y": 1}}, "418 body 1", False),
