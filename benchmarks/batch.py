@@ -186,7 +186,6 @@ def batch(url: str, manifest: str, concurrency: int) -> Any:
     from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
     from airflow_provider_cloudstore.batch.sender import Options
     from airflow_provider_cloudstore.clients import asynchronous
-    from airflow_provider_cloudstore.hooks.connection import exchange_keys_async
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.protocol.settings import Settings
 
@@ -197,7 +196,7 @@ def batch(url: str, manifest: str, concurrency: int) -> Any:
         with tempfile.TemporaryDirectory() as folder:
             receipts = Receipts(Folder(Path(folder)), Try())
             read = lambda: FileManifest(Path(manifest), manifest, "url")  # noqa: E731
-            report = asyncio.run(Job(read, lambda: settings, exchange_keys_async, Options(concurrency), receipts).run())
+            report = asyncio.run(Job(read, lambda: settings, Options(concurrency), receipts).run())
         assert report.error is None, report.error
 
     return run

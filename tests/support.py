@@ -67,11 +67,6 @@ def connected(extra: dict[str, Any], host: str | None = "https://h", password: s
     return Settings.from_connection(connection, extra)
 
 
-async def unchanged(settings: Settings) -> Settings:
-    """What a batch does to get a token for a connection that has one."""
-    return settings
-
-
 def response(status: int = 200, body: Any = b"", **headers: str) -> Response:
     """Return a response that a client received.
 

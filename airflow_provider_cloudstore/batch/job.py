@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -31,15 +31,13 @@ class Job:
     """One try of a batch.
 
     :param read: reads the manifest; it blocks.
-    :param settings: reads the connection; it blocks.
-    :param exchange_keys: returns the settings, with a token if the connection has keys.
+    :param settings: reads the connection, and gets a new token if it has keys; it blocks.
     :param receipts: the outcomes of earlier tries and of this try; None if the batch stores no outcomes.
     :param must_end: returns why the try has to end now, or an empty string; called ten times a second.
     """
 
     read: Callable[[], Manifest]
     settings: Callable[[], Settings]
-    exchange_keys: Callable[[Settings], Awaitable[Settings]]
     options: Options
     receipts: Receipts | None
     _: KW_ONLY
@@ -91,13 +89,13 @@ class Job:
         lease = Lease(ledger.drain_receipts, receipts.write if receipts else lambda _: None, self.clock, self.in_thread)
         throttle = Throttle(lease, self.options.requests_per_second)
         async with self.connect(settings, self._renew, self.options.max_concurrency) as client:
-            await client.renew_token()
             sender = Sender(client, throttle, ledger, manifest(), self.options)
             await self._send(sender, lease, throttle)
         return throttle.error
 
     async def _renew(self) -> Settings:
-        return await self.exchange_keys(await self.in_thread(self.settings))
+        settings: Settings = await self.in_thread(self.settings)
+        return settings
 
     @staticmethod
     async def _send(sender: Sender, lease: Lease, throttle: Throttle) -> None:

@@ -115,12 +115,10 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
     def _job(self, context: Context) -> Job:
         from airflow_provider_cloudstore.batch.job import Job
         from airflow_provider_cloudstore.batch.sender import Options
-        from airflow_provider_cloudstore.hooks.connection import exchange_keys_async
 
         return Job(
             self._read,
-            self._open_hook().read_settings,
-            exchange_keys_async,
+            self._open_hook().renew_settings,
             Options(
                 self.max_concurrency,
                 self.requests_per_second,

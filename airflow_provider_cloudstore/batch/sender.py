@@ -16,6 +16,7 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.results import RemoteUpload
@@ -199,24 +200,27 @@ class Sender:
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """Send an upload until it ends. A failure without effect is not counted: the throttle decides when the batch gives up."""
-        in_doubt: list[CloudStoreError] = []
+        attempts, doubt = Attempts(self.client.settings.max_attempts), None
         while True:
             try:
                 result = await self.client.perform(upload, budget=math.inf, max_attempts=1, permit=self.throttle.acquire)
+                self.throttle.record_success()
+                return result
             except CloudStoreError as error:
                 if error.operation != upload.name:  # the connection cannot be read, or its keys not exchanged
                     raise
                 outcome = error
-            else:
-                self.throttle.record_success()
-                return result
             self.throttle.record_failure(outcome)
-            if outcome.may_have_effect:
-                in_doubt.append(outcome)
             if isinstance(outcome, exceptions.AuthenticationError):
                 return outcome
-            if not outcome.retried or len(in_doubt) == self.client.settings.max_attempts:
-                return in_doubt[-1] if in_doubt else outcome  # a refusal of a later attempt does not undo an earlier one
+            if outcome.may_have_effect:
+                attempts.count, doubt = attempts.count + 1, outcome
+            elif outcome.retried:
+                continue
+            try:
+                await asyncio.sleep(attempts.next_pause_or_raise(outcome, math.inf))
+            except CloudStoreError:
+                return doubt or outcome  # a refusal of a later attempt does not undo an earlier one
 
     def _record_failure(self, entry: Entry, error: CloudStoreError) -> None:
         """Record an upload that failed, unless it may be sent again; too many refusals in a row end the batch."""

@@ -100,12 +100,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """Renew the settings, unless another call has, and return whether there is another token now.
 
         :param refused: the token that the service refused; by default, renew only settings that have no token yet.
-        :raises CloudStoreError: if that fails. Calls that wait for it fail alike, because wrong keys may lock an account.
+        :raises CloudStoreError: if that fails. Calls that wait for it fail alike, and so does whatever follows
+            a permanent failure, because wrong keys may lock an account.
         """
         failed_before = self._failed
         async with self._renewing:
             if self._renew and self.settings.access_token == refused:
-                if self._failed and self._failed is not failed_before:
+                if self._failed and (self._failed.permanent or self._failed is not failed_before):
                     raise replace(self._failed)
                 try:
                     self.settings = await self._renew()

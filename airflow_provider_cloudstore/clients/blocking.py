@@ -98,12 +98,13 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Renew the settings, unless another thread has, and return whether there is another token now.
 
         :param refused: the token that the service refused; by default, renew only settings that have no token yet.
-        :raises CloudStoreError: if that fails. Threads that wait for it fail alike, because wrong keys may lock an account.
+        :raises CloudStoreError: if that fails. Threads that wait for it fail alike, and so does whatever follows
+            a permanent failure, because wrong keys may lock an account.
         """
         failed_before = self._failed
         with self._renewing:
             if self._renew and self.settings.access_token == refused:
-                if self._failed and self._failed is not failed_before:
+                if self._failed and (self._failed.permanent or self._failed is not failed_before):
                     raise replace(self._failed)
                 try:
                     self.settings = self._renew()

@@ -56,12 +56,12 @@ class CloudStoreHook(BaseHook):
     default_conn_name = DEFAULT_CONN_ID
     conn_type = CONN_TYPE
     hook_name = "CloudStore"
+    _opening = threading.Lock()  # of the class, so that hooks can be copied
 
     def __init__(self, cloudstore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.cloudstore_conn_id = cloudstore_conn_id
         self._client: BlockingClient | None = None
-        self._opening = threading.Lock()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class CloudStoreHook(BaseHook):
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
         with self._opening:
-            self._client = self._client or BlockingClient(self.read_settings(), self._renew)
+            self._client = self._client or BlockingClient(self.read_settings(), self.renew_settings)
             return self._client
 
     @property
@@ -228,14 +228,15 @@ class CloudStoreHook(BaseHook):
         try:
             result = self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
         except TASK_ENDED as ended:
-            if operation.idempotent:
+            if operation.may_be_repeated:
                 raise
             reason = f"the task ended with {type(ended).__name__}"
             raise Call(operation, self.settings).error(IN_DOUBT, reason) from None
         mask(operation.secrets_of(result))
         return result
 
-    def _renew(self) -> Settings:
+    def renew_settings(self) -> Settings:
+        """Read the Airflow connection again, and get a new token if it has keys."""
         return exchange_keys(self.read_settings())
 
     def read_settings(self) -> Settings:

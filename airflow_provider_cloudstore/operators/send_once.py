@@ -93,7 +93,8 @@ def send_once(
     try:
         result = send()
     except CloudStoreError as error:
-        record.end(_UNKNOWN if error.may_have_effect or earlier else None)
+        may_be_queued = error.may_have_effect and error.operation == UploadFromUrl.name  # else asking for a token failed
+        record.end(_UNKNOWN if may_be_queued or earlier else None)
         raise
     record.end(_QUEUED, result)
     return result

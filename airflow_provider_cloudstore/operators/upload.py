@@ -75,9 +75,9 @@ class RemoteUrlUploadOperator(WaitingOperator):
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         with self._open_hook() as hook:
             hook.connect()  # before the record says that the upload is being sent
-            may_resend = self.retry_unknown_outcome
-            send = partial(hook.upload_from_url, url, self.parameters, retry_unknown_outcome=may_resend)
-            upload = send_once(lambda: send().to_dict(), context, str(url), retry_unknown_outcome=may_resend)
+            options = {"retry_unknown_outcome": self.retry_unknown_outcome}
+            send = partial(hook.upload_from_url, url, self.parameters, **options)
+            upload = send_once(lambda: send().to_dict(), context, str(url), **options)
             with self._without_resending(context, upload["file_id"]):
                 no_id = "the response has no file id in the usual places; extra 'file_id_path' can name another"
                 shown_id = f"file '{upload['file_id']}'" if upload["file_id"] else no_id

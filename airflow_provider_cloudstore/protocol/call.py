@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
-from airflow_provider_cloudstore.protocol.secrets import Secret
+from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Call(Generic[T]):
         :param more: further fields of the error.
         """
         operation, attempts = self.operation, self.attempts
-        kind = meaning.error_class(idempotent=operation.idempotent, in_doubt=attempts.in_doubt)
+        kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=attempts.in_doubt)
         earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
         reason = meaning.says.format(seen)
         if meaning.names_address:
@@ -78,7 +78,7 @@ class Call(Generic[T]):
         if details:
             reason = f"{reason}: {details}".rstrip(". ")
         return kind(
-            reason,
+            redact(reason, self.secrets),
             operation=operation.name,
             subject=operation.redacted(self.secrets),
             attempts=attempts.count,

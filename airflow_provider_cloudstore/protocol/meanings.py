@@ -48,12 +48,9 @@ class Meaning:
     wait: exceptions.Wait | None = None
     names_address: bool = False
 
-    def error_class(self, *, idempotent: bool, in_doubt: bool) -> type[CloudStoreError]:
-        """Return the class of the error with which a call ends.
-
-        :param in_doubt: whether an earlier attempt may have had an effect.
-        """
-        if self.is_doubt and not idempotent:
+    def error_class(self, *, may_be_repeated: bool, in_doubt: bool) -> type[CloudStoreError]:
+        """Return the class of the error of a call; ``in_doubt`` says whether an earlier attempt may have had an effect."""
+        if self.is_doubt and not may_be_repeated:
             return exceptions.OutcomeUnknownError
         if in_doubt and not self.error.sent:  # only the last attempt was not sent
             return exceptions.TransientServiceError

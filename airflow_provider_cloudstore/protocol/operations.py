@@ -48,7 +48,7 @@ class Operation(Generic[T]):
     parameters: ClassVar[Mapping[str, Guard]] = {}
     """The operation's own parameters by name, with their guards. The hooks' methods use the same names."""
     idempotent: bool
-    """Whether repeating the operation has no further effect, or the caller accepts that it may have."""
+    """Whether repeating the operation has no further effect."""
     has_subject: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
@@ -61,6 +61,8 @@ class Operation(Generic[T]):
             self.arguments |= _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
+        self.may_be_repeated = self.idempotent
+        """Whether the operation is sent again when its outcome is unknown: it is idempotent, or the caller opted in."""
         self.subject = next(iter(self.arguments.values()), "")
         """The id or URL that the operation is about: its first argument; empty if it has none."""
         self.secrets = secrets_in(self.arguments)
@@ -177,13 +179,13 @@ class UploadFromUrl(Operation[RemoteUpload]):
     """Queue an upload of a file that the service fetches itself (``POST /file/url_upload_add``).
 
     :param parameters: further parameters that the service takes for an upload.
-    :param retry_unknown_outcome: whether the upload counts as idempotent, so that it is sent again if its outcome is unknown.
+    :param retry_unknown_outcome: whether the upload is sent again if its outcome is unknown.
     """
 
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
     parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
-    has_subject = False
+    idempotent = has_subject = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
@@ -201,7 +203,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
         retry_unknown_outcome: bool = False,
     ) -> None:
         super().__init__(settings, url, others=parameters)
-        self.idempotent = retry_unknown_outcome
+        self.may_be_repeated = retry_unknown_outcome
         self._needs_file_id = settings.needs_file_id
 
     def find(self, reading: Reading, settings: Settings) -> str | None:

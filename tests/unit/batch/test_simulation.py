@@ -29,7 +29,7 @@ from airflow_provider_cloudstore.batch.manifest import list_manifest
 from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Status, Try
 from airflow_provider_cloudstore.batch.sender import Options
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
-from tests.support import settings, unchanged
+from tests.support import settings
 from tests.unit.batch.folders import digest_of
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Connectable, VirtualLoop, response
 
@@ -103,7 +103,6 @@ class Process(Folder, Connectable):
         one = Job(
             lambda: list_manifest([*self.world.urls]),
             lambda: SETTINGS,
-            unchanged,
             Options(**self.world.options),
             Receipts(self, Try(("simulated",), self.number)),
             must_end=lambda: "the task was terminated" if self.terminated else "",

@@ -11,7 +11,7 @@ from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry, Manifest, list_manifest
 from airflow_provider_cloudstore.batch.receipts import Folder, Receipts, Try
 from airflow_provider_cloudstore.batch.sender import Options
-from tests.support import settings, unchanged
+from tests.support import settings
 from tests.unit.batch.virtual import VirtualService, run_virtually, settle
 
 SETTINGS = settings(max_attempts=3, timeout=1e6)
@@ -60,7 +60,7 @@ class Batch:
             "in_thread": self.in_thread,
         }
         read = more.pop("read", self._read)
-        job = Job(read, more.pop("settings", lambda: SETTINGS), unchanged, options, receipts, **(defaults | more))
+        job = Job(read, more.pop("settings", lambda: SETTINGS), options, receipts, **(defaults | more))
         before = asyncio.all_tasks()
         try:
             running = asyncio.create_task(job.run())

@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.batch.manifest import list_manifest
 from airflow_provider_cloudstore.batch.receipts import Receipts, Try
 from airflow_provider_cloudstore.batch.sender import Options
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from tests.support import settings, unchanged
+from tests.support import settings
 from tests.unit.batch.folders import MemoryFolder
 
 pytestmark = pytest.mark.slow  # make test-in-time
@@ -30,7 +30,6 @@ def test_a_kill_ends_it_within_two_seconds_even_when_a_thread_hangs(emulator: Em
     job = Job(
         lambda: list_manifest(["https://source.example/1"]),
         lambda: own,
-        unchanged,
         Options(),
         Receipts(folder, Try(("batch",))),
         must_end=lambda: "the task was terminated" if time.monotonic() > began + 0.7 else "",
