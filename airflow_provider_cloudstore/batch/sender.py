@@ -218,7 +218,7 @@ class Sender:
             elif outcome.retried:
                 continue
             try:
-                await asyncio.sleep(attempts.next_pause_or_raise(outcome, math.inf))
+                await asyncio.sleep(attempts.next_pause_or_raise(outcome, _OUTAGE_LIMIT))
             except CloudStoreError:
                 return doubt or outcome  # a refusal of a later attempt does not undo an earlier one
 

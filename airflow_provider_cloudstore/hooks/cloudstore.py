@@ -56,7 +56,7 @@ class CloudStoreHook(BaseHook):
     default_conn_name = DEFAULT_CONN_ID
     conn_type = CONN_TYPE
     hook_name = "CloudStore"
-    _opening = threading.Lock()  # of the class, so that hooks can be copied
+    _opening = threading.RLock()  # of the class, so that hooks can be copied
 
     def __init__(self, cloudstore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
