@@ -120,44 +120,45 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         ends_at = time.monotonic() + time_left
         async with self._slots:
             limit = min(self.settings.timeout, ends_at - time.monotonic())
-            if limit <= 0:
-                return OUT_OF_TIME
-            # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
-            to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
-            body, sent = bytearray(), time.time()
-            session = self._reusing if self._reuses_connections else self._single_use
-            try:
-                async with session.request(
-                    request.method,
-                    URL(request.url, encoded=True),
-                    headers=request.headers,
-                    data=request.body,
-                    timeout=aiohttp.ClientTimeout(limit, connect=to_connect),
-                    ssl=self._tls,
-                    proxy=self._proxy.reveal() if self._proxy else None,
-                    allow_redirects=False,
-                ) as response:
-                    async for piece in response.content.iter_any():
-                        body += piece
-                        if len(body) > http.MAX_BODY_BYTES:
-                            response.close()
-                            break
-            except aiohttp.ClientHttpProxyError as error:
-                return connect_refused(error.status)
-            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
-                return never_sent(error, through_proxy=bool(self._proxy))
-            except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
-                if self._reuses_connections and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
-                    self._reuses_connections = False  # the server may be closing idle connections, as when it reloads
-                    log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
-                return may_have_been_sent(error, limit)
-            return Response(
-                response.status,
-                {name.lower(): value.strip() for name, value in response.headers.items()},
-                bytes(body),
-                sent,
-                time.time(),
-            )
+            return await self._send(request, limit) if limit > 0 else OUT_OF_TIME
+
+    async def _send(self, request: Request, limit: float) -> Response | TransportFailure:
+        # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
+        to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
+        body, sent = bytearray(), time.time()
+        session = self._reusing if self._reuses_connections else self._single_use
+        try:
+            async with session.request(
+                request.method,
+                URL(request.url, encoded=True),
+                headers=request.headers,
+                data=request.body,
+                timeout=aiohttp.ClientTimeout(limit, connect=to_connect),
+                ssl=self._tls,
+                proxy=self._proxy.reveal() if self._proxy else None,
+                allow_redirects=False,
+            ) as response:
+                async for piece in response.content.iter_any():
+                    body += piece
+                    if len(body) > http.MAX_BODY_BYTES:
+                        response.close()
+                        break
+        except aiohttp.ClientHttpProxyError as error:
+            return connect_refused(error.status)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
+            return never_sent(error, through_proxy=bool(self._proxy))
+        except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
+            if self._reuses_connections and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
+                self._reuses_connections = False  # the server may be closing idle connections, as when it reloads
+                log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
+            return may_have_been_sent(error, limit)
+        return Response(
+            response.status,
+            {name.lower(): value.strip() for name, value in response.headers.items()},
+            bytes(body),
+            sent,
+            time.time(),
+        )
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:

@@ -43,11 +43,9 @@ class Attempts:
         pause = self._backoff() if error.retry_after is None else error.retry_after
         if not error.retried or self.count >= self.maximum or pause >= time_left:
             raise error
-        log.warning(
-            "%s '%s': attempt %d of %d failed (%s); retrying%s",
-            *(error.operation, error.subject, self.count, self.maximum, error.reason),
-            f" in {pause:.1f} s" if pause else "",
-        )
+        when = f" in {pause:.1f} s" if pause else ""
+        what = f"attempt {self.count} of {self.maximum} failed ({error.reason}); retrying{when}"
+        log.warning("%s '%s': %s", error.operation, error.subject, what)
         self.in_doubt = self.in_doubt or error.may_have_effect
         return pause
 

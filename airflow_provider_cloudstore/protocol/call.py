@@ -57,8 +57,7 @@ class Call(Generic[T]):
         message = "" if lacks_token and " " not in reading.message else reading.message
         shows_keys = not reading.problem and reading.data is not None and (lacks_token or not message)
         details = "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
-        response = reading.response
-        more = {"status": response.status, "message": message, "retry_after": response.retry_after}
+        more = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
         return self.error(meaning, reading.status_text, details, **more)
 
     def error(self, meaning: Meaning, seen: str, details: str = "", **more: Any) -> CloudStoreError:
