@@ -14,10 +14,10 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, connect_refused, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol import http
+from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts
 from airflow_provider_cloudstore.protocol.call import Call
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
@@ -144,7 +144,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                         response.close()
                         break
         except aiohttp.ClientHttpProxyError as error:
-            return connect_refused(error.status)
+            return meanings.connect_refused(error.status)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
             return never_sent(error, through_proxy=bool(self._proxy))
         except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)

@@ -20,7 +20,7 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, connect_refused, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
@@ -224,7 +224,7 @@ def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
     causes = list(causes_of(error))
     for cause in causes:
         if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
-            return connect_refused(int(refused[1]))
+            return meanings.connect_refused(int(refused[1]))
         if isinstance(cause, _NEVER_SENT) or _is_of_handshake(cause):
             return never_sent(error, through_proxy=any(isinstance(each, urllib3.exceptions.ProxyError) for each in causes))
     return may_have_been_sent(error, limit)

@@ -41,13 +41,6 @@ def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure
     return TransportFailure(meaning, f"no connection to the service: {_reason(error)}")
 
 
-def connect_refused(status: int) -> TransportFailure:
-    """Return the failure for a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
-    if status == 407:
-        return TransportFailure(meanings.PROXY_REFUSED, "the proxy refused the credentials")
-    return TransportFailure(meanings.PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
-
-
 def _reason(error: BaseException) -> str:
     causes = list(causes_of(error))
     if tls := [cause for cause in causes if isinstance(cause, ssl.SSLError)]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
@@ -152,6 +153,13 @@ _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101
 def of_status(status: int) -> Meaning:
     """Return what an HTTP status other than 2xx means by itself."""
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
+
+
+def connect_refused(status: int) -> TransportFailure:
+    """Return the failure for a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
+    if status == 407:
+        return TransportFailure(PROXY_REFUSED, "the proxy refused the credentials")
+    return TransportFailure(PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
 
 
 def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, *, has_result: bool) -> Meaning | None:
