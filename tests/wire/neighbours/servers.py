@@ -42,10 +42,19 @@ class Neighbour:
         return f"http://127.0.0.1:{self.port}"
 
     def reload(self) -> None:
-        """Have new worker processes serve, while the old ones finish what they do."""
-        master, *old = self.program.pids
-        self.program.send(self.reload_signal)
-        until("it has new workers", lambda: set(self.program.pids) - {master, *old}, 30, [self.program])
+        """Have new worker processes serve, while the old ones finish what they do.
+
+        It asks until they are there: haproxy loses a signal that comes right after its last reload.
+        """
+        before = set(self.program.pids)
+
+        def reloaded() -> bool:
+            if {*self.program.pids} <= before:
+                self.program.send(self.reload_signal)
+                return False
+            return True
+
+        until("it has new workers", reloaded, 30, [self.program])
 
 
 @contextmanager
