@@ -34,13 +34,9 @@ def connection_form() -> dict[str, dict[str, Any]]:
 
     form = {}
     for name, extra in EXTRAS.items():
-        kind = extra.kind if extra.kind in ("number", "integer", "boolean") else "string"
-        schema: dict[str, Any] = {"type": [kind, "null"]}
-        if kind in ("number", "integer"):
-            schema["minimum"], schema["maximum"] = extra.accepts
-        hidden = {"format": "password"} if extra.is_secret else {}
         default = f" Default {str(extra.default).lower()}." if isinstance(extra.default, (int, float)) else ""
-        form[name] = {"label": extra.label, "description": f"{extra.help}{default}", "schema": {**schema, **hidden}}
+        schema = {**extra.kind.schema, "type": [extra.kind.schema["type"], "null"]}
+        form[name] = {"label": extra.label, "description": f"{extra.help}{default}", "schema": schema}
     return form
 
 

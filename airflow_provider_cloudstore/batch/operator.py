@@ -183,7 +183,7 @@ def parse_urls(urls: Any) -> list[Any] | None:
 
     :raises ValueError: if ``urls`` is anything else. The message does not repeat it, because URLs hold credentials.
     """
-    from airflow_provider_cloudstore.protocol.guards import is_nothing
+    from airflow_provider_cloudstore.protocol.folder_ids import is_nothing
 
     if not isinstance(urls, (str, type(None))) and not hasattr(urls, "open"):
         if isinstance(urls, Iterable) and not isinstance(urls, (bytes, Mapping)):

@@ -11,9 +11,10 @@ import certifi
 from requests.utils import get_environ_proxies, select_proxy
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.extras import parse_proxy
 from airflow_provider_cloudstore.protocol.meanings import PROXY_ADVICE
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings, validate_proxy
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.urls import is_loopback
 
 MAX_IDLE = 1.0
@@ -33,7 +34,7 @@ def proxy_for(settings: Settings, url: str) -> Secret | None:
     host = urlsplit(url).hostname or ""
     proxy = None if is_loopback(host) else select_proxy(url, get_environ_proxies(url))
     try:
-        return validate_proxy(proxy) if proxy else None
+        return parse_proxy(proxy) if proxy else None
     except ValueError as error:
         problem = f"the proxy that the environment defines {error}"
     raise ConfigurationError(problem, advice=f"{PROXY_ADVICE} To bypass it, add {host} to NO_PROXY in the environment.")

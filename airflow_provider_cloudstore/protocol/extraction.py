@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urljoin, urlsplit, urlunsplit
 import pendulum
 from pendulum import UTC, DateTime
 
-from airflow_provider_cloudstore.protocol.guards import is_nothing
+from airflow_provider_cloudstore.protocol.folder_ids import is_nothing
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, repeats_secret, secrets_in
 from airflow_provider_cloudstore.protocol.services import Service

@@ -8,37 +8,24 @@ from __future__ import annotations
 
 import operator
 import re
-import unicodedata
-from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
+from airflow_provider_cloudstore.protocol.folder_ids import folder_id_problem, is_nothing
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url
 
-# What Python, SQL, JSON, Jinja and pandas render for a missing value.
-_NOTHING = frozenset({"", "none", "null", "undefined", "false", "nil", "nan", "nat", "<na>", "[]", "{}"})
 # The text of a dict, a list or a tuple, of the return values of a mapped task, of another object with data, or of True.
 _DATA = re.compile(r"""\[.*\]|[{(].*['":,].*[})]|\w+\([\[{<].*\)|<.*>|[Tt]rue""", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{.*\}\}|\{%.*%\}", re.DOTALL)
 # Line breaks and other control characters, including bidirectional controls, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-_PUNCTUATION = "_.~:@+=-!(),'&"
-# Letters and marks that Unicode defines as invisible (Default_Ignorable_Code_Point) and that NFKC leaves unchanged.
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_NUMBER_PARSERS: tuple[Callable[[str], float], ...] = (float, float.fromhex, lambda text: int(text, 0))
-
 _SOURCE_SCHEMES = ("http", "https", "ftp")
 _SOURCE_ADVICE = "Set it to an absolute URL with a host and the scheme http, https or ftp; percent-encode a space as %20."
-
-
-def is_nothing(text: str) -> bool:
-    """Whether ``text`` is what a template renders when its source is missing or empty, such as ``None``, ``nan`` or ``[]``."""
-    return text.strip().lower() in _NOTHING
 
 
 def text_of(value: Any) -> str | None:
@@ -110,43 +97,6 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
             "permanent"
         )
     return folder_id
-
-
-def folder_id_problem(folder_id: str) -> str:
-    """Return the reason why ``folder_id`` is not plainly the id of one folder; empty if it is."""
-    parts = folder_id.split("/")
-    return next((reason for is_refused, reason in _REFUSED_PARTS if any(map(is_refused, parts))), "")
-
-
-def _is_refused_character(char: str) -> bool:
-    return char not in f" {_PUNCTUATION}" and unicodedata.category(char)[0] not in "LMN"
-
-
-def _is_zero(part: str) -> bool:
-    """Whether any parser of numbers may read the part, or a piece of it between colons, as zero."""
-    only_zeros = not any(unicodedata.numeric(char, 1) for char in part if char.isalnum())
-    return only_zeros or any(map(_reads_as_zero, part.split(":")))
-
-
-def _reads_as_zero(text: str) -> bool:
-    for parse in _NUMBER_PARSERS:
-        with suppress(ValueError, OverflowError):
-            if parse(text) == 0:
-                return True
-    return False
-
-
-_REFUSED_PARTS: tuple[tuple[Callable[[str], Any], str], ...] = (
-    (lambda part: any(map(_is_refused_character, part)), f"it holds more than letters, digits, spaces and {_PUNCTUATION}/"),
-    (lambda part: unicodedata.normalize("NFKC", part) != part, "a character in it is a variant of another one (NFKC)"),
-    (_INVISIBLE.search, "a character in it is invisible"),
-    (lambda part: part != part.strip(" "), "a part of it begins or ends with a space"),
-    (lambda part: part.endswith("."), "a part of it ends with a dot"),
-    (lambda part: not any(map(str.isalnum, part)), "a part of it has no letter and no digit"),
-    (is_nothing, "a part of it is what a template renders when its source is missing"),
-    (_is_zero, "a part of it reads as zero, which may be the root"),
-)
-"""The checks of each part of a folder id (the text between slashes), with the reason to give if a check refuses the part."""
 
 
 def validate_source_url(value: Any) -> str:

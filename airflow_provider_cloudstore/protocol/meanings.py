@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.convention import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.services import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 if TYPE_CHECKING:

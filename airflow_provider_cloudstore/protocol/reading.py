@@ -1,20 +1,15 @@
-"""Reads a response: its body, the service's message, and the signs of an error. ``meanings.py`` decides what they mean.
-
-``services.py`` has the names of the convention by which a response is read where the connection declares nothing.
-"""
+"""Reads a response: its body, the service's message, and whether it reports an error. ``meanings.py`` decides what that means."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
-from airflow_provider_cloudstore.protocol import services
+from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.paths import Condition, plain
+from airflow_provider_cloudstore.protocol.paths import Condition
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.storable import storable
@@ -24,11 +19,6 @@ PAGE_TYPES = ("text/html", "application/xhtml")
 _MAX_MESSAGE_LENGTH = 300
 _BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
-
-_STATED = (401, 403, 404, 410, 429, *range(500, 600))
-"""The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
-_NUMBER = re.compile("-?[0-9]{1,9}")
-_NO_ERROR = ("", "0", "false", "none", "null", "ok", "success", "no error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +48,7 @@ class Reading:
         seen = f"HTTP {self.response.status}"
         if self.is_2xx and self.problem:
             return f"{seen} with {self.problem}"
-        return f"{seen} that states {self.stated_status}" if self.is_2xx and self.stated_status else seen
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of a JSON object, with their names as the convention compares them."""
-        return {plain(name): value for name, value in self.data.items()} if isinstance(self.data, dict) else {}
+        return f"{seen} that states {self.stated_status}" if self.stated_status else seen
 
     @property
     def key_names(self) -> str:
@@ -77,26 +62,21 @@ class Reading:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a link is not ready yet: by HTTP 202, by a state, or by plain text."""
-        states = {str(self.data).lower(), *(str(self.fields.get(name)).lower() for name in services.ERROR_STATES)}
-        return self.response.status == 202 or not states.isdisjoint(services.PENDING_STATES)
+        """Whether a link is not ready yet."""
+        return self.response.status == 202 or convention.is_pending(self.data)
 
     @property
     def stated_status(self) -> int | None:
-        """The HTTP status that a number in the body states, or None."""
-        for name in (*services.ERROR_CODES, *services.ERROR_STATES):
-            number = _number(self.fields.get(name))
-            if number in _STATED:
-                return number
-        return None
+        """The HTTP status that a number in the body of a 2xx states, or None."""
+        return convention.stated_status(self.data) if self.is_2xx else None
 
     @property
     def words(self) -> str:
         """The service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
-        states = filter(_begins_as_error, map(self.fields.get, services.ERROR_STATES))  # such as error-notFound
-        found = [self.data] if isinstance(self.data, str) else [*self.service.message_path.values_in(self.data), *states]
+        in_fields = [*self.service.message_path.values_in(self.data), *convention.error_states(self.data)]
+        found = [self.data] if isinstance(self.data, str) else in_fields
         for value in found:
             if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
                 return text
@@ -111,10 +91,7 @@ class Reading:
         """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
         if condition and isinstance(self.data, (dict, list)):
             return not condition.holds(self.data)
-        signs, fields = dict(_SIGNS), self.fields
-        if not has_result:  # beside a result, ``error`` is a warning
-            signs[services.ERROR_FIELDS] = _says_something
-        return self.data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
+        return convention.reports_error(self.data, has_result=has_result)
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
         """Whether a pattern of the connection's owner matches the service's words, or the whole body.
@@ -156,37 +133,3 @@ def _problem_of(text: str, content_type: str) -> str:
     if _BINARY.search(text):
         return "a body that is neither JSON nor text"
     return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""
-
-
-def _is_error_state(value: Any) -> bool:
-    return value is False or _begins_as_error(value) or 400 <= (_number(value) or 0) <= 599
-
-
-def _begins_as_error(value: Any) -> bool:
-    return str(value).strip().lower().startswith(("error", "fail"))
-
-
-def _is_error_code(value: Any) -> bool:
-    code = _number(value)
-    return code is not None and code not in (0, 1, *range(200, 300))
-
-
-def _says_something(value: Any) -> bool:
-    if isinstance(value, (dict, list)):
-        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
-    return value != 0 and str(value).strip().lower() not in _NO_ERROR
-
-
-_SIGNS: dict[tuple[str, ...], Callable[[Any], bool]] = {
-    services.ERROR_STATES: _is_error_state,
-    services.ERROR_FLAGS: lambda value: str(value).strip().lower() in ("false", "0", "0.0"),
-    services.ERROR_CODES: _is_error_code,
-}
-"""The fields of a JSON object that may report an error, and which of their values do: the table in docs/operate/responses.md."""
-
-
-def _number(value: Any) -> int | None:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else -1  # no success has such a code
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, Self
 from urllib.parse import urlunsplit
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
-from airflow_provider_cloudstore.protocol.guards import folder_id_problem
-from airflow_provider_cloudstore.protocol.paths import Condition, Paths
+from airflow_provider_cloudstore.protocol.extras import extras_of
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact_url, secrets_in
-from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, SERVICES, Extras, Service, extras_of
+from airflow_provider_cloudstore.protocol.services import API_V2, EXTRAS, SERVICES, Extras, Service
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
 CONN_TYPE = "cloudstore"
@@ -25,7 +23,6 @@ NO_TOKEN = Secret("")
 
 _NO_PASSWORD = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
 
-_ROOT: frozenset[str] = EXTRAS["protected_folder_ids"].default
 _HOST_ADVICE = (
     "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "
     'In a URI, write the prefix as %2Fprefix. Plain http to another machine needs extra "allow_http": true.'
@@ -147,130 +144,13 @@ def _access_token(password: str) -> Secret:
     return Secret(password)
 
 
-def _number(parse: type[int] | type[float], value: Any, lowest: float, highest: float) -> float:
-    with suppress(ValueError):
-        number = parse(str(value))
-        if lowest <= number <= highest:
-            return number
-    kind = "whole number" if parse is int else "number"
-    raise ValueError(f"must be a {kind} from {lowest:g} to {highest:g}")
-
-
-def _flag(value: Any) -> bool:
-    text = str(value).lower()
-    if text not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text == "true"
-
-
-def _flag_or_path(value: Any) -> bool | str:
-    return value if isinstance(value, str) and value.lower() not in ("true", "false") else _flag(value)
-
-
-def _from_json(value: Any) -> Any:
-    """Parse text as JSON, which is how the field of a form has it; return anything else unchanged."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(value) if isinstance(value, str) else value
-    return value
-
-
-def _protected(value: Any) -> frozenset[str]:
-    """Return the protected ids. A value is an error if it may be meant to protect an id that it does not protect."""
-    found = _from_json(value)
-    is_list = isinstance(found, list) and all(type(folder_id) in (str, int) for folder_id in found)
-    own = {str(folder_id).strip() for folder_id in found} if is_list else set()
-    if not is_list or any(map(folder_id_problem, own - _ROOT)):
-        raise ValueError('must be a list of folder ids, each of which names one folder, such as ["id1", "id2"]')
-    return _ROOT | own
-
-
-def validate_proxy(value: Any) -> Secret:
-    """Return a proxy's URL; the default scheme is ``http``.
-
-    :raises ValueError: if no client can use the URL. The message does not repeat it, as it may contain credentials.
-    """
-    text = str(value).strip()
-    parts = split_url(text if "://" in text else f"http://{text}")
-    if parts.scheme not in ("http", "https") or parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("must be http or https with a host and a port, without a path or a query")
-    return Secret(parts.geturl())
-
-
-def _conditions(value: Any) -> dict[str, Condition | None]:
-    """Return one condition for all operations, or a condition for each operation; null stands for the convention."""
-    found = _from_json(value)
-    given = found if isinstance(found, dict) else {"": value}
-    return {key: None if text is None else Condition.parse(text) for key, text in given.items()}
-
-
-def _parameters(value: Any) -> dict[str, str]:
-    value = _from_json(value)
-    if not isinstance(value, dict) or not all(type(text) in (str, int) and name for name, text in value.items()):
-        raise ValueError('must be a JSON object of texts, such as {"account_id": "158642"}')
-    if "access_token" in map(str.lower, value):
-        raise ValueError("must not contain access_token, which is the connection's password")
-    return {name: str(text) for name, text in value.items()}
-
-
-def _api_path(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"/?([\w.~-]+(/[\w.~-]+)*)?/?", value, re.ASCII):
-        raise ValueError("must be a path, such as /api/v2")
-    return f"/{value.strip('/')}".rstrip("/")
-
-
-def _choice(value: Any, *choices: str) -> str:
-    if value not in choices:
-        raise ValueError(f"must be one of {', '.join(choices)}")
-    return str(value)
-
-
-def _pattern(value: Any) -> re.Pattern[str]:
-    try:
-        pattern = re.compile(value, re.IGNORECASE)
-    except (re.error, TypeError, OverflowError, RecursionError):
-        raise ValueError("must be a regular expression, such as no such (folder|file)") from None
-    if pattern.search(""):
-        raise ValueError("matches every message")
-    return pattern
-
-
-def _url_template(value: Any, placeholder: str) -> str:
-    """Return a URL with a placeholder. Whether plain http is allowed is checked when the URL is used."""
-    template = str(value).strip()
-    problem = url_problem(template, allow_http=True)
-    if template.count(placeholder) != 1:
-        problem = f"must be a URL that contains {placeholder} once"
-    if problem:
-        raise ValueError(f"{problem}; an example is https://files.example.com/files/{placeholder}")
-    return template
-
-
-_PARSERS: dict[str, Callable[..., Any]] = {
-    "number": partial(_number, float),
-    "integer": partial(_number, int),
-    "boolean": _flag,
-    "boolean or path": _flag_or_path,
-    "choice": _choice,
-    "URL template": _url_template,
-    "proxy": validate_proxy,
-    "folder ids": _protected,
-    "API path": _api_path,
-    "parameters": _parameters,
-    "paths": Paths.parse,
-    "conditions": _conditions,
-    "pattern": _pattern,
-}
-"""The parser of each kind of extra, which takes the value and what the extra accepts, and raises a ``ValueError``."""
-
-
 def _read_all(declaration: type[Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Parse the extras that a dataclass declares; an absent extra has its default."""
     return {name: _read(name, extra[name]) for name in extras_of(declaration) if name in extra}
 
 
 def _read(name: str, value: Any) -> Any:
-    known = EXTRAS[name]
     try:
-        return _PARSERS[known.kind](value, *known.accepts)
+        return EXTRAS[name].kind.parse(value)
     except ValueError as problem:
         raise ConfigurationError(f"extra '{name}' of the connection {problem}") from None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ServiceError
-from airflow_provider_cloudstore.protocol import services
+from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, plain
 from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES, Service
@@ -17,9 +17,8 @@ PATHS = [value for field in dataclasses.fields(Service) if isinstance(value := g
 
 def test_the_convention_has_at_most_35_names() -> None:
     in_paths = {plain(key) for paths in PATHS for keys in paths.alternatives for key in keys}
-    others = (services.ERROR_STATES, services.ERROR_FLAGS, services.ERROR_CODES, services.ERROR_FIELDS)
-    names = in_paths.union(*others)
-    assert len(names) + len(services.PENDING_STATES) <= 35, sorted(names)
+    names = in_paths.union(convention.STATES, convention.FLAGS, convention.CODES, convention.ERRORS)
+    assert len(names) + len(convention.PENDING) <= 35, sorted(names)
 
 
 def test_every_field_is_an_extra_of_the_same_name_that_wins_over_the_row() -> None:

@@ -9,7 +9,7 @@ from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES
-from airflow_provider_cloudstore.protocol.settings import _PARSERS, Settings, read_extra
+from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
 from tests.support import connected
 
 
@@ -103,7 +103,7 @@ def test_an_extra_that_is_absent_null_or_empty_has_its_default(key: str) -> None
 
 @pytest.mark.parametrize("key", ["timeout", "max_attempts"])
 def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
-    lowest, highest = EXTRAS[key].accepts
+    lowest, highest = (EXTRAS[key].kind.schema[bound] for bound in ("minimum", "maximum"))
     assert [getattr(read(**{key: bound}), key) for bound in (lowest, highest)] == [lowest, highest]
     for beyond in (lowest / 2, highest + 1):
         with pytest.raises(ConfigurationError, match=f"^extra '{key}' .* number from {lowest:g} to {highest:g}"):
@@ -138,10 +138,6 @@ def test_an_extra_that_is_no_json_object_is_refused_without_being_shown(text: An
     with pytest.raises(ConfigurationError, match=r"^the connection\'s extra must be a JSON object, such as") as refused:
         read_extra(text)
     assert "hunter2" not in str(refused.value)
-
-
-def test_every_kind_of_extra_has_a_parser() -> None:
-    assert {extra.kind for extra in EXTRAS.values()} == _PARSERS.keys()
 
 
 @pytest.mark.parametrize("name", ["protectedFolderIds", "Pretected_folder_ids", "protected_ids", "folder_ids"])

@@ -1,0 +1,108 @@
+"""The convention: how a response is read where neither the API document nor the connection says it. It has at most 35 names.
+
+It is a guess, which an extra of the connection overrides: the paths and the pattern below are the defaults of extras, and
+``success_when`` takes the place of :func:`reports_error`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_cloudstore.protocol.paths import Paths, plain
+
+FILE_ID = Paths.parse("file_id|data.file_id")
+TOKEN = Paths.parse("download_token|token|data.download_token|data.token")
+DOWNLOAD_URL = Paths.parse("download_url|url|link|data.download_url|data.url|data.link")
+EXPIRY = Paths.parse("expires_at|expires|expires_in|data.expires_at|data.expires|data.expires_in")
+MESSAGE = Paths.parse(
+    "response|message|msg|error.message|error.error_msg|error_description|error_message|error_msg|errmsg|errors.0.message|error"
+    "|detail|description|reason|data.message|0|error.code|errno|code"
+)
+
+INTERNAL_ERROR = re.compile(r"\binternal\b.*\berror\b|\b(?:internal|database)[ _]?error\b", re.IGNORECASE)
+"""The words of an error that leave it open whether the call was carried out."""
+_CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
+TOKEN_REFUSED = re.compile(
+    r"(?s:\A(?!.*(?:\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://)).*?)(?:"
+    rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
+    rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"
+    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b)",
+    re.IGNORECASE,
+)
+"""The words of a refused token: "invalid access token", "the api key has expired", "token_expired"; but not "remote server:
+invalid token", because that is what the source of an upload answered to the service."""
+
+STATES = ("status", "state", "result")
+FLAGS = ("success", "ok")
+CODES = ("code", "errno", "statuscode", "errorcode")
+ERRORS = ("error", "errors")
+PENDING = ("pending", "queued", "processing")
+"""The values of a state while the file is not ready."""
+_STATED_STATUSES = (401, 403, 404, 410, 429, *range(500, 600))
+"""The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
+_NUMBER = re.compile("-?[0-9]{1,9}")
+_NO_ERROR = ("", "0", "false", "none", "null", "ok", "success", "no error")
+
+
+def reports_error(data: Any, *, has_result: bool) -> bool:
+    """Whether parsed JSON reports an error; beside a result, a field ``error`` is a warning."""
+    signs, fields = dict(_SIGNS), _fields_of(data)
+    if not has_result:
+        signs[ERRORS] = _says_something
+    return data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
+
+
+def stated_status(data: Any) -> int | None:
+    """Return the HTTP status that a number in parsed JSON states, or None."""
+    numbers = (_number(_fields_of(data).get(name)) for name in (*CODES, *STATES))
+    return next((number for number in numbers if number in _STATED_STATUSES), None)
+
+
+def error_states(data: Any) -> list[Any]:
+    """Return the states that begin as an error, such as ``error-notFound``."""
+    return [value for value in map(_fields_of(data).get, STATES) if _begins_as_error(value)]
+
+
+def is_pending(data: Any) -> bool:
+    """Whether a state, or plain text, says that a link is not ready yet."""
+    return not {str(data).lower(), *(str(_fields_of(data).get(name)).lower() for name in STATES)}.isdisjoint(PENDING)
+
+
+def _fields_of(data: Any) -> dict[str, Any]:
+    return {plain(name): value for name, value in data.items()} if isinstance(data, dict) else {}
+
+
+def _is_error_state(value: Any) -> bool:
+    return value is False or _begins_as_error(value) or 400 <= (_number(value) or 0) <= 599
+
+
+def _begins_as_error(value: Any) -> bool:
+    return str(value).strip().lower().startswith(("error", "fail"))
+
+
+def _is_error_code(value: Any) -> bool:
+    code = _number(value)
+    return code is not None and code not in (0, 1, *range(200, 300))
+
+
+def _says_something(value: Any) -> bool:
+    if isinstance(value, (dict, list)):
+        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
+    return value != 0 and str(value).strip().lower() not in _NO_ERROR
+
+
+_SIGNS: dict[tuple[str, ...], Callable[[Any], bool]] = {
+    STATES: _is_error_state,
+    FLAGS: lambda value: str(value).strip().lower() in ("false", "0", "0.0"),
+    CODES: _is_error_code,
+}
+"""The fields that may report an error, and which of their values do: the table in docs/operate/responses.md."""
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else -1  # no success has such a code
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if is_number or (isinstance(value, str) and _NUMBER.fullmatch(value.strip())) else None
