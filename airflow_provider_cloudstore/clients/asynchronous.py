@@ -8,22 +8,20 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 import aiohttp
 from yarl import URL
 
 from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
-from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
+from airflow_provider_cloudstore.protocol.call import Pause, Renew, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
 
@@ -44,7 +42,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     def __init__(self, settings: Settings, renew: Callable[[], Awaitable[Settings]] | None = None, limit: int = 32) -> None:
         self.settings = settings
         self._renew = renew
-        self._failed: CloudStoreError | None = None
         self._renewing = asyncio.Lock()
         self._slots = asyncio.Semaphore(limit)
         self._reuses_connections = True
@@ -79,41 +76,29 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
         :param permit: waits until the next request may be sent.
         """
-        ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        await self.renew_token()
-        has_renewed = False
+        ends_at = time.monotonic() + budget
+        steps = steps_of(operation, lambda: ends_at - time.monotonic(), max_attempts)
+        answer: Response | TransportFailure | Settings | None = None
         while True:
-            if permit:
-                await permit()
-            attempts.count += 1
-            call = Call(operation, self.settings, attempts)
-            outcome = call.interpret(await self.send(operation.request(call.settings), ends_at - time.monotonic()))
-            if not isinstance(outcome, CloudStoreError):
-                return outcome
-            if isinstance(outcome, AuthenticationError) and not has_renewed:
-                has_renewed = await self.renew_token(call.settings.access_token)
-                if has_renewed:
-                    continue
-            await asyncio.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return cast("T", end.value)
+            match step:
+                case Request():
+                    if permit:
+                        await permit()
+                    answer = await self.send(step, ends_at - time.monotonic())
+                case Renew(refused):
+                    answer = await self._renewed(refused)
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
 
-    async def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
-        """Renew the settings, unless another call has, and return whether there is another token now.
-
-        :param refused: the token that the service refused; by default, renew only settings that have no token yet.
-        :raises CloudStoreError: if that fails. Calls that wait for it fail alike, and so does whatever follows
-            a permanent failure, because wrong keys may lock an account.
-        """
-        failed_before = self._failed
+    async def _renewed(self, refused: Secret) -> Settings:
         async with self._renewing:
             if self._renew and self.settings.access_token == refused:
-                if self._failed and (self._failed.permanent or self._failed is not failed_before):
-                    raise replace(self._failed)
-                try:
-                    self.settings = await self._renew()
-                except CloudStoreError as error:
-                    self._failed = error
-                    raise
-        return self.settings.access_token != refused
+                self.settings = await self._renew()
+            return self.settings
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import requests
 import urllib3
@@ -22,14 +22,13 @@ from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, may_have_been_sent, never_sent
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import http, meanings
-from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET, Attempts
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
+from airflow_provider_cloudstore.protocol.call import Pause, Renew, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
 
@@ -55,7 +54,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         self.settings = settings
         self.session: requests.Session = _Session(settings)
         self._renew = renew
-        self._failed: CloudStoreError | None = None
         self._renewing, self._closing = threading.Lock(), threading.Lock()
         self._last_call = time.monotonic()
 
@@ -73,45 +71,29 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
     ) -> T:
-        """Make attempts until the operation succeeds or fails permanently.
-
-        :param budget: seconds for all attempts and the pauses between them.
-        :param max_attempts: maximum number of requests; None for the connection's own maximum.
-        :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
-        """
-        ends_at, attempts = time.monotonic() + budget, Attempts(max_attempts or self.settings.max_attempts)
-        self.renew_token()
-        has_renewed = False
+        """Run the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result."""
+        ends_at = time.monotonic() + budget
+        steps = steps_of(operation, lambda: ends_at - time.monotonic(), max_attempts)
+        answer: Response | TransportFailure | Settings | None = None
         while True:
-            attempts.count += 1
-            call = Call(operation, self.settings, attempts)
-            outcome = call.interpret(self.send(operation.request(call.settings), ends_at - time.monotonic()))
-            if not isinstance(outcome, CloudStoreError):
-                return outcome
-            if isinstance(outcome, AuthenticationError) and not has_renewed:
-                has_renewed = self.renew_token(call.settings.access_token)
-                if has_renewed:
-                    continue
-            time.sleep(attempts.next_pause_or_raise(outcome, ends_at - time.monotonic()))
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return cast("T", end.value)
+            match step:
+                case Request():
+                    answer = self.send(step, ends_at - time.monotonic())
+                case Renew(refused):
+                    answer = self._renewed(refused)
+                case Pause(seconds):
+                    time.sleep(seconds)
 
-    def renew_token(self, refused: Secret = NO_TOKEN) -> bool:
-        """Renew the settings, unless another thread has, and return whether there is another token now.
-
-        :param refused: the token that the service refused; by default, renew only settings that have no token yet.
-        :raises CloudStoreError: if that fails. Threads that wait for it fail alike, and so does whatever follows
-            a permanent failure, because wrong keys may lock an account.
-        """
-        failed_before = self._failed
+    def _renewed(self, refused: Secret) -> Settings:
+        """Return the settings, after renewing them if another thread has not replaced the refused token yet."""
         with self._renewing:
             if self._renew and self.settings.access_token == refused:
-                if self._failed and (self._failed.permanent or self._failed is not failed_before):
-                    raise replace(self._failed)
-                try:
-                    self.settings = self._renew()
-                except CloudStoreError as error:
-                    self._failed = error
-                    raise
-        return self.settings.access_token != refused
+                self.settings = self._renew()
+            return self.settings
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.

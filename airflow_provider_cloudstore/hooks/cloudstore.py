@@ -113,10 +113,6 @@ class CloudStoreHook(BaseHook):
         """
         return self._http.settings
 
-    def connect(self) -> None:
-        """Read the connection and get a token, unless that was done before. Every call does this by itself."""
-        self._http.renew_token()
-
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).
 
@@ -193,13 +189,9 @@ class CloudStoreHook(BaseHook):
             return stream(self._http, download, file, path_text, self.create_download_link, longest_pause=time_budget)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends.
-
-        :raises ConfigurationError: if the connection is invalid, so that a task that begins to wait fails at once.
-        """
-        operation = CreateDownloadLink(self.settings, file_id)
+        """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
         try:
-            return self._perform(operation, max_attempts=1)
+            return self._perform(CreateDownloadLink(self.settings, file_id), max_attempts=1)
         except CloudStoreError as error:
             return error
 
@@ -335,9 +327,9 @@ class CloudStoreAsyncHook(BaseHook):
         return await _perform(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
-        """See :meth:`CloudStoreHook.poll_file`. This method also returns an error of the connection, and does not mask the token.
+        """See :meth:`CloudStoreHook.poll_file`.
 
-        The token needs no mask, because a trigger discards the link; masking thousands of tokens would block the triggerer.
+        The token is not masked: a trigger discards the link, and masking thousands of tokens would block the triggerer.
         """
         try:
             client = await self._open_client()

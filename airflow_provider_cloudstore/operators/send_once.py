@@ -1,16 +1,20 @@
-"""Records an upload in the task's state store (Airflow 3.3 and later), so that a retry after a kill does not resend it.
+"""Keeps a retry of a task from sending an upload again.
 
-The record is written before the upload is sent, and updated with its outcome. Airflow keeps it for as long as any task's state.
+From Airflow 3.3 on, a record in the task's state store tells a retry what earlier tries did. It is written before the upload is
+sent, and updated with its outcome. Before 3.3, an error that follows a queued upload is made permanent, so that none is retried.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError
+from airflow_provider_cloudstore.compat import TASK_ENDED
+from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, PermanentError
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 
@@ -23,6 +27,7 @@ log = logging.getLogger(__name__)
 STATE_KEY = "cloudstore_upload"
 """The key of the record ``{"sent_at", "state", "max_tries", "result"}``. Everyone with access to the task can read it: it has no
 secrets. ``result`` is the upload if it was queued, or None."""
+_NOT_RETRIED = "Airflow does not retry this task: without a task state store (Airflow 3.3), a retry would upload again."
 _SENDING, _UNKNOWN, _QUEUED = "sending", "unknown", "queued"
 
 
@@ -98,3 +103,19 @@ def send_once(
         raise
     record.end(_QUEUED, result)
     return result
+
+
+@contextmanager
+def without_resending(context: Context, file_id: str) -> Iterator[None]:
+    """Keep an error that follows a queued upload from causing a resend, and say what to do instead."""
+    name = f" as file '{file_id}'" if file_id else ""
+    advice = f"The upload is queued{name}. FileAvailableSensor only waits; clearing this task uploads again."
+    try:
+        yield
+    except PermanentError as error:
+        raise replace(error, advice=f"{advice} {error.advice}") from None
+    except (Exception, *TASK_ENDED) as error:
+        if context.get("task_state_store") is not None:  # a retry finds the record
+            raise
+        reason = f"the upload is queued, but the task ended with {type(error).__name__}"
+        raise PermanentError(reason, operation=UploadFromUrl.name, advice=f"{advice} {_NOT_RETRIED}") from error

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.operators.base import context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
@@ -18,8 +14,6 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
     from airflow_provider_cloudstore.protocol.secrets import Secret
     from airflow_provider_cloudstore.results import RemoteUploadXCom
-
-_NOT_RETRIED = "Airflow does not retry this task: without a task state store (Airflow 3.3), a retry would upload again."
 
 
 class RemoteUrlUploadOperator(WaitingOperator):
@@ -69,16 +63,19 @@ class RemoteUrlUploadOperator(WaitingOperator):
 
     def execute(self, context: Context) -> str:
         """Queue the upload and, with ``wait_for_file``, wait for the file."""
-        from airflow_provider_cloudstore.operators.send_once import send_once
+        from airflow_provider_cloudstore.operators.send_once import send_once, without_resending
 
         context = context_or_empty(context)
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
+        may_repeat = self.retry_unknown_outcome
         with self._open_hook() as hook:
-            hook.connect()  # before the record says that the upload is being sent
-            options = {"retry_unknown_outcome": self.retry_unknown_outcome}
-            send = partial(hook.upload_from_url, url, self.parameters, **options)
-            upload = send_once(lambda: send().to_dict(), context, str(url), **options)
-            with self._without_resending(context, upload["file_id"]):
+            hook.get_conn()  # reads the connection: if that fails, nothing was sent
+
+            def send() -> RemoteUploadXCom:
+                return hook.upload_from_url(url, self.parameters, retry_unknown_outcome=may_repeat).to_dict()
+
+            upload = send_once(send, context, str(url), retry_unknown_outcome=may_repeat)
+            with without_resending(context, upload["file_id"]):
                 no_id = "the response has no file id in the usual places; extra 'file_id_path' can name another"
                 shown_id = f"file '{upload['file_id']}'" if upload["file_id"] else no_id
                 self.log.info("Queued upload of %s: %s", upload["url"], shown_id)
@@ -90,29 +87,11 @@ class RemoteUrlUploadOperator(WaitingOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume after a deferral, even if Airflow reports an error of its own, such as a trigger timeout without a triggerer."""
+        from airflow_provider_cloudstore.operators.send_once import without_resending
+
         event = (next_kwargs or {}).get("event") or {}
-        with self._without_resending(context, event.get("file_id", "")):
+        with without_resending(context, event.get("file_id", "")):
             return super().resume_execution(next_method, next_kwargs, context)
-
-    @contextmanager
-    def _without_resending(self, context: Context, file_id: str) -> Iterator[None]:
-        """Keep an error that follows a queued upload from causing a resend, and say what to do instead.
-
-        From Airflow 3.3 on, a retry finds the upload in the task's state store. Before 3.3, the error is made permanent.
-        """
-        from airflow_provider_cloudstore.exceptions import PermanentError
-
-        name = f" as file '{file_id}'" if file_id else ""
-        advice = f"The upload is queued{name}. FileAvailableSensor only waits; clearing this task uploads again."
-        try:
-            yield
-        except PermanentError as error:
-            raise replace(error, advice=f"{advice} {error.advice}") from None
-        except (Exception, *TASK_ENDED) as error:
-            if context.get("task_state_store") is not None:
-                raise
-            ended = f"the upload is queued, but the task ended with {type(error).__name__}"
-            raise PermanentError(ended, operation="remote upload", advice=f"{advice} {_NOT_RETRIED}") from error
 
     def _complete(self, context: Context, hook: CloudStoreHook, file_id: str) -> str:
         self._push_file_page(context, hook, file_id)  # Airflow asks the process that ends the task for the link "File"

@@ -63,6 +63,7 @@ class WaitingOperator(CloudStoreOperator):
         from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
         wait = FileWait(file_id, self.poll_interval, self.timeout, began or datetime.now(UTC))
+        hook.get_conn()  # reads the connection: if it cannot be used, waiting cannot help
         wait_for(self, hook, wait, deferrable=self.deferrable)
 
 

@@ -25,7 +25,7 @@ class Authorize(Operation[Settings]):
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
-    idempotent, has_subject = True, False
+    idempotent, subject_must_exist = True, False
 
     def __init__(self, settings: Settings) -> None:
         names = KEY_NAMES[settings.service.authorize_with]

@@ -1,26 +1,69 @@
-"""A call: an operation with the settings that it is sent with. It reads what each attempt ended with, and makes its errors."""
+"""A call: the loop of its attempts, what each attempt ended with, and its errors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import extraction, meanings
+from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
+from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Renew:
+    """A step: renew the settings if they still have the token that was refused, and answer with the settings."""
+
+    refused: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A step: sleep."""
+
+    seconds: float
+
+
+def steps_of(
+    operation: Operation[T], time_left: Callable[[], float], max_attempts: int | None = None
+) -> Generator[Request | Renew | Pause, Any, T]:
+    """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
+
+    It yields what the client has to do next, receives the answer (to a request, its response or failure), and returns the result.
+
+    :param time_left: returns the seconds that are left for attempts and pauses.
+    :param max_attempts: maximum number of requests; None for the connection's own maximum.
+    :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
+    """
+    settings: Settings = yield Renew(NO_TOKEN)  # gets the first token of a connection with keys
+    attempts = Attempts(max_attempts or settings.max_attempts)
+    has_renewed = False
+    while True:
+        attempts.count += 1
+        call = Call(operation, settings, attempts)
+        outcome = call.interpret((yield operation.request(settings)))
+        if not isinstance(outcome, CloudStoreError):
+            return outcome
+        if isinstance(outcome, AuthenticationError) and not has_renewed:
+            has_renewed = True
+            settings = yield Renew(call.settings.access_token)
+            if settings.access_token != call.settings.access_token:
+                continue
+        yield Pause(attempts.next_pause_or_raise(outcome, time_left()))
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """An operation that is sent.
+    """An operation with the settings and the attempts of the current attempt.
 
     :param settings: the settings that the current attempt is sent with.
     :param attempts: the attempts so far; by default, the current attempt is the only one.
@@ -46,12 +89,11 @@ class Call(Generic[T]):
             return operation.result(found, reading)
         if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.attempts.in_doubt)):
             return done
-        return self._error_of_response(meaning, reading)
+        return self._error_of_response(meaning, reading, found)
 
-    def _error_of_response(self, meaning: Meaning, reading: Reading) -> CloudStoreError:
-        link = extraction.find_link("", reading, self.settings)
-        if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
-            reading = replace(reading, secrets=(*reading.secrets, *extraction.secrets_of(link)))
+    def _error_of_response(self, meaning: Meaning, reading: Reading, found: Any) -> CloudStoreError:
+        if found is not None:  # the message may repeat a download token that is in the response
+            reading = replace(reading, secrets=(*reading.secrets, *self.operation.secrets_of(found)))
         lacks_token = meaning is meanings.NO_TOKEN_FOUND
         # A single word may be a token in an undeclared field.
         message = "" if lacks_token and " " not in reading.message else reading.message

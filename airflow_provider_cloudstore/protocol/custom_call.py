@@ -28,7 +28,7 @@ class CustomCall(Operation[Json]):
     """
 
     key = "other"
-    has_subject = True
+    subject_must_exist = True
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The call may or may not have been carried out. Check in the service whether it was; if repeating it does no harm, "

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.folder_ids import folder_id_problem
@@ -59,23 +58,18 @@ def extras_of(declaration: type[Any]) -> dict[str, Extra]:
     return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
-def number(lowest: float, highest: float) -> Kind:
-    """A number within bounds."""
-    return Kind(partial(_number, float, lowest, highest), {"type": "number", "minimum": lowest, "maximum": highest})
-
-
-def integer(lowest: int, highest: int) -> Kind:
-    """A whole number within bounds."""
-    return Kind(partial(_number, int, lowest, highest), {"type": "integer", "minimum": lowest, "maximum": highest})
-
-
-def _number(parse: type[int] | type[float], lowest: float, highest: float, value: Any) -> float:
-    with suppress(ValueError):
-        parsed = parse(str(value))
-        if lowest <= parsed <= highest:
-            return parsed
+def number(lowest: float, highest: float, parse: type[int] | type[float] = float) -> Kind:
+    """A number within bounds; with ``int``, a whole number."""
     kind = "whole number" if parse is int else "number"
-    raise ValueError(f"must be a {kind} from {lowest:g} to {highest:g}")
+
+    def checked(value: Any) -> float:
+        with suppress(ValueError):
+            parsed = parse(str(value))
+            if lowest <= parsed <= highest:
+                return parsed
+        raise ValueError(f"must be a {kind} from {lowest:g} to {highest:g}")
+
+    return Kind(checked, {"type": "integer" if parse is int else "number", "minimum": lowest, "maximum": highest})
 
 
 def choice(*choices: str) -> Kind:

@@ -167,11 +167,14 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    service, not_found = settings.service, settings.service.not_found_pattern if operation.has_subject else None
-    if reading.is_2xx and reading.problem:
-        return NOT_A_RESPONSE
-    if not reading.is_2xx or reading.reports_error(service.condition_of(operation.key), has_result=has_result):
-        meaning = _of_status_and_words(reading, operation, not_found)
+    service = settings.service
+    not_found = service.not_found_pattern if operation.subject_must_exist else None
+    if not reading.is_2xx:
+        meaning = _of_error_status(reading.response.status, reading, operation, not_found)
+    elif reading.problem:
+        meaning = NOT_A_RESPONSE
+    elif reading.reports_error(service.condition_of(operation.key), has_result=has_result):
+        meaning = _of_stated_error(reading, operation, not_found)
     elif has_result or not (lacking := operation.meaning_without_result(reading)):
         return None
     else:
@@ -182,23 +185,31 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
         meaning = TOKEN_REFUSED
     elif reading.matches(not_found):
         meaning = MISSING
-    if meaning is TOKEN_REFUSED and settings.keys:
-        return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
-    return meaning
+    return _refusal_of(settings) if meaning is TOKEN_REFUSED else meaning
 
 
-def _of_status_and_words(reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:
-    """Return what an error means that no pattern matches: by its HTTP status, or by what a 2xx says."""
-    response = reading.response
-    status = reading.stated_status if reading.is_2xx else response.status
-    if status is None and INTERNAL_ERROR.search(reading.words):
+def _refusal_of(settings: Settings) -> Meaning:
+    """Return what was refused: the connection's own token, its keys, or a token that it got for its keys."""
+    if not settings.keys:
+        return TOKEN_REFUSED
+    return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
+
+
+def _of_stated_error(reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:
+    """Return what an error in a 2xx response means that no pattern matches."""
+    if reading.stated_status:
+        return _of_error_status(reading.stated_status, reading, operation, not_found)
+    if INTERNAL_ERROR.search(reading.words):
         return IN_DOUBT
-    if status is None:
-        return UNMATCHED_ERROR if not_found else STATED_ERROR
+    return UNMATCHED_ERROR if not_found else STATED_ERROR
+
+
+def _of_error_status(status: int, reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:
+    """Return what an HTTP status means for an operation, with the response that has or states it, if no pattern matches."""
+    response, meaning = reading.response, of_status(status)
     if response.status == 503 and response.retry_after is not None:
         # Varnish sends a page with this status after a timeout, when the upload may have been queued.
         return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
-    meaning = of_status(status)
     if meaning is MISSING and (reading.problem or not_found):
         return NO_SUCH_PATH
     if meaning is MISSING and not isinstance(reading.data, dict):

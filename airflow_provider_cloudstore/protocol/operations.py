@@ -49,7 +49,7 @@ class Operation(Generic[T]):
     """The operation's own parameters by name, with their guards. The hooks' methods use the same names."""
     idempotent: bool
     """Whether repeating the operation has no further effect."""
-    has_subject: bool
+    subject_must_exist: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the class follows."""
@@ -151,7 +151,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     parameters: ClassVar[Mapping[str, Guard]] = {
         "folder_id": lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids)
     }
-    idempotent = has_subject = True
+    idempotent = subject_must_exist = True
     hints: ClassVar = {
         exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
         exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True.",
@@ -185,7 +185,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
     parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
-    idempotent = has_subject = False
+    idempotent = subject_must_exist = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
@@ -226,7 +226,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
-    idempotent = has_subject = True
+    idempotent = subject_must_exist = True
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."

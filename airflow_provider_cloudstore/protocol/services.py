@@ -11,26 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_cloudstore.protocol import convention
-from airflow_provider_cloudstore.protocol.extras import (
-    API_PATH,
-    CONDITIONS,
-    FLAG,
-    FLAG_OR_PATH,
-    FOLDER_IDS,
-    PARAMETERS,
-    PATHS,
-    PATTERN,
-    PROXY,
-    ROOT,
-    Extra,
-    choice,
-    declare,
-    extras_of,
-    integer,
-    number,
-    url_with,
-)
+from airflow_provider_cloudstore.protocol import convention, extras
+from airflow_provider_cloudstore.protocol.extras import Extra, declare
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
@@ -43,50 +25,59 @@ KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
 class Service:
     """The declaration of a service. The defaults follow the API document, and the convention where the document says nothing."""
 
-    api_path: str = declare("/cloud/api/v2", API_PATH, "API path", "The path of the calls below the base URL, such as /api/v2.")
+    api_path: str = declare(
+        "/cloud/api/v2", extras.API_PATH, "API path", "The path of the calls below the base URL, such as /api/v2."
+    )
     token_in: str = declare(
         IN_DOCUMENT,
-        choice(*TOKEN_PLACES),
+        extras.choice(*TOKEN_PLACES),
         "Token in",
         "Where the token goes: document (POST: header, GET: query), header, or parameter (form or query).",
     )
     parameters: Mapping[str, str] = declare(
-        {}, PARAMETERS, "Parameters", "Parameters that are added to every call: a JSON object."
+        {}, extras.PARAMETERS, "Parameters", "Parameters that are added to every call: a JSON object."
     )
-    authorize: bool = declare(False, FLAG, "Authorize", "Get the token from POST /authorize, with login and password.")
+    authorize: bool = declare(False, extras.FLAG, "Authorize", "Get the token from POST /authorize, with login and password.")
     authorize_with: str = declare(
         "keys",
-        choice(*KEY_NAMES),
+        extras.choice(*KEY_NAMES),
         "Authorize with",
         "What login and password are: keys (key1 and key2), or account (a user's name and password).",
     )
     success_when: Mapping[str, Condition | None] = declare(
         {},
-        CONDITIONS,
+        extras.CONDITIONS,
         "Success when",
         "The condition that a 2xx response must meet to be a success. An object can hold one condition per call.",
     )
-    message_path: Paths = declare(convention.MESSAGE, PATHS, "Message path", "The path of the message in an error.")
-    file_id_path: Paths = declare(convention.FILE_ID, PATHS, "File id path", "The path of the file's id in an upload's response.")
-    token_path: Paths = declare(convention.TOKEN, PATHS, "Token path", "The path of the download token in a link's response.")
+    message_path: Paths = declare(convention.MESSAGE, extras.PATHS, "Message path", "The path of the message in an error.")
+    file_id_path: Paths = declare(
+        convention.FILE_ID, extras.PATHS, "File id path", "The path of the file's id in an upload's response."
+    )
+    token_path: Paths = declare(
+        convention.TOKEN, extras.PATHS, "Token path", "The path of the download token in a link's response."
+    )
     download_url_path: Paths = declare(
-        convention.DOWNLOAD_URL, PATHS, "Download URL path", "The path of the download URL in a link's response."
+        convention.DOWNLOAD_URL, extras.PATHS, "Download URL path", "The path of the download URL in a link's response."
     )
     expires_path: Paths = declare(
-        convention.EXPIRY, PATHS, "Expiry path", "The path of the token's expiry in a link's response: a date, or seconds."
+        convention.EXPIRY, extras.PATHS, "Expiry path", "The path of the token's expiry in a link's response: a date, or seconds."
     )
     not_found_pattern: re.Pattern[str] | None = declare(
-        None, PATTERN, "Not-found pattern", 'A case-insensitive regular expression. Errors that match count as "not found".'
+        None,
+        extras.PATTERN,
+        "Not-found pattern",
+        'A case-insensitive regular expression. Errors that match count as "not found".',
     )
     token_refused_pattern: re.Pattern[str] = declare(
         convention.TOKEN_REFUSED,
-        PATTERN,
+        extras.PATTERN,
         "Token-refused pattern",
         "A case-insensitive regular expression. Errors that match count as HTTP 401.",
     )
     download_url: str = declare(
         "",
-        url_with("{token}"),
+        extras.url_with("{token}"),
         "Download URL",
         "The URL to download from if responses have none, with {token} in the token's place.",
     )
@@ -124,25 +115,27 @@ SERVICES: dict[str, dict[str, Any]] = {
 class Extras:
     """The values of the extras that say how to use a service, as ``protocol/settings.py`` parses them."""
 
-    timeout: float = declare(30, number(0.001, 86_400), "Timeout (seconds)", "Seconds to connect, and to receive the response.")
-    max_attempts: int = declare(4, integer(1, 86_400), "Attempts", "Maximum requests per call.")
-    verify: bool | str = declare(True, FLAG_OR_PATH, "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
-    proxy: Secret | None = declare(None, PROXY, "Proxy", "URL of a proxy, with credentials percent-encoded.")
-    allow_http: bool = declare(False, FLAG, "Allow plain http", "Allow http to other machines, which exposes the token.")
+    timeout: float = declare(
+        30, extras.number(0.001, 86_400), "Timeout (seconds)", "Seconds to connect, and to receive the response."
+    )
+    max_attempts: int = declare(4, extras.number(1, 86_400, int), "Attempts", "Maximum requests per call.")
+    verify: bool | str = declare(True, extras.FLAG_OR_PATH, "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
+    proxy: Secret | None = declare(None, extras.PROXY, "Proxy", "URL of a proxy, with credentials percent-encoded.")
+    allow_http: bool = declare(False, extras.FLAG, "Allow plain http", "Allow http to other machines, which exposes the token.")
     protected_folder_ids: frozenset[str] = declare(
-        ROOT, FOLDER_IDS, "Protected folder ids", 'Ids that are never deleted, as a JSON list: ["archive"].'
+        extras.ROOT, extras.FOLDER_IDS, "Protected folder ids", 'Ids that are never deleted, as a JSON list: ["archive"].'
     )
     file_page_url: str = declare(
         "",
-        url_with("{file_id}"),
+        extras.url_with("{file_id}"),
         "File page URL",
         "URL of a file's page, with {file_id} in the id's place. Airflow's UI links to it as File.",
     )
 
 
 EXTRAS: dict[str, Extra] = {
-    "service": Extra(API_V2, choice(*SERVICES), "Service", f"The set of defaults: {' or '.join(SERVICES)}."),
-    **extras_of(Service),
-    **extras_of(Extras),
+    "service": Extra(API_V2, extras.choice(*SERVICES), "Service", f"The set of defaults: {' or '.join(SERVICES)}."),
+    **extras.extras_of(Service),
+    **extras.extras_of(Extras),
 }
 """All extras of a connection, by name."""

@@ -63,6 +63,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         from airflow_provider_cloudstore.exceptions import CloudStoreError
 
         wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()
+        hook.get_conn()  # reads the connection: if it cannot be used, waiting cannot help
         if self.deferrable:
             wait_for(self, hook, wait, deferrable=True)
         elif datetime.now(UTC) < wait.not_before:

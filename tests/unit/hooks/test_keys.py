@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -80,25 +79,6 @@ def test_wrong_keys_are_tried_once_by_a_call_and_are_permanent(site: Emulator, m
     works, message = CloudStoreHook().test_connection()
     assert not works
     assert "login and password" in message
-
-
-def test_threads_that_share_wrong_keys_try_them_once(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(json.loads(site.connection) | {"password": "w" * 64}))
-    site.fault("delay", seconds=0.5, operation="authorize", times=0)
-
-    def refused(hook: CloudStoreHook) -> str:
-        with pytest.raises(exceptions.ConfigurationError) as failed:
-            hook.create_download_link("7")
-        return str(failed.value)
-
-    async def refused_async() -> list[Any]:
-        async with CloudStoreAsyncHook() as hook:
-            return await asyncio.gather(*(hook.create_download_link("7") for _ in range(8)), return_exceptions=True)
-
-    with CloudStoreHook() as hook, ThreadPoolExecutor(8) as pool:
-        assert len({*pool.map(refused, [hook] * 8)}) == 1
-    assert {*map(type, asyncio.run(refused_async()))} == {exceptions.ConfigurationError}
-    assert asked(site) == 2
 
 
 def test_threads_that_are_refused_together_ask_for_one_token(site: Emulator) -> None:
