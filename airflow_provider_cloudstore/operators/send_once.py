@@ -31,50 +31,13 @@ _NOT_RETRIED = "Airflow does not retry this task: without a task state store (Ai
 _SENDING, _UNKNOWN, _QUEUED = "sending", "unknown", "queued"
 
 
-class _Record:
-    """The record of a task's upload. An error of the store is raised before the upload is sent, and only logged after it."""
-
-    def __init__(self, store: Any, max_tries: int) -> None:
-        self._store, self._max_tries = store, max_tries
-        self._values: dict[str, Any] = {}
-
-    def earlier(self) -> dict[str, Any] | None:
-        """Return what an earlier try recorded; None if there was none, or if the task was cleared after its end.
-
-        Clearing asks to send again: Airflow then raises ``max_tries``, and does not for a retry. But a task that was killed
-        before it could report how the upload ended must report it first.
-        """
-        found: dict[str, Any] | None = self._store.get(STATE_KEY)
-        if found is None or (found["state"] != _SENDING and found["max_tries"] != self._max_tries):
-            return None
-        self._values = found
-        return found
-
-    def begin(self) -> None:
-        """Record that the upload is being sent."""
-        self._values = {"sent_at": datetime.now(UTC).isoformat(timespec="seconds")}
-        self._store.set(STATE_KEY, self._values | {"state": _SENDING, "max_tries": self._max_tries, "result": None})
-
-    def end(self, state: str | None, result: RemoteUploadXCom | None = None) -> None:
-        """Record how the upload ended; with None, delete the record, because the upload had no effect."""
-        try:
-            if state is None:
-                self._store.delete(STATE_KEY)
-            else:
-                self._store.set(STATE_KEY, self._values | {"state": state, "max_tries": self._max_tries, "result": result})
-        except Exception as error:  # noqa: BLE001  (a custom state store backend may raise anything)
-            log.warning(
-                "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it",
-                type(error).__name__,
-            )
-
-
 def send_once(
     send: Callable[[], RemoteUploadXCom], context: Context, url: str, *, retry_unknown_outcome: bool
 ) -> RemoteUploadXCom:
     """Send an upload, unless an earlier try of the task has sent it or may have sent it.
 
-    Before Airflow 3.3, which has no state store, every try sends the upload.
+    Before Airflow 3.3, which has no state store, every try sends the upload. An error of the store is raised before the upload is
+    sent, and only logged after it.
 
     :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier try.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
@@ -82,27 +45,49 @@ def send_once(
     store: Any = context.get("task_state_store")
     if store is None:
         return send()
-    record = _Record(store, context["ti"].max_tries)
-    earlier, subject = record.earlier(), redact_url(url)
+    max_tries, subject = context["ti"].max_tries, redact_url(url)
+    earlier = _record_of_earlier_try(store, max_tries)
     if earlier and earlier["state"] == _QUEUED:
         log.info("An earlier try queued the upload of %s; it is not sent again", subject)
         return cast("RemoteUploadXCom", earlier["result"])
     if earlier:
         reason = f"an earlier try ended while sending this upload (at {earlier['sent_at']})"
         if not retry_unknown_outcome:
-            record.end(_UNKNOWN)
+            _update(store, {**earlier, "state": _UNKNOWN, "max_tries": max_tries})
             advice = UploadFromUrl.hints[OutcomeUnknownError]
             raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
-    record.begin()
+    sent_at = datetime.now(UTC).isoformat(timespec="seconds")
+    record = {"sent_at": sent_at, "state": _SENDING, "max_tries": max_tries, "result": None}
+    store.set(STATE_KEY, record)
     try:
         result = send()
     except CloudStoreError as error:
         may_be_queued = error.may_have_effect and error.operation == UploadFromUrl.name  # else asking for a token failed
-        record.end(_UNKNOWN if may_be_queued or earlier else None)
+        _update(store, {**record, "state": _UNKNOWN} if may_be_queued or earlier else None)
         raise
-    record.end(_QUEUED, result)
+    _update(store, {**record, "state": _QUEUED, "result": result})
     return result
+
+
+def _record_of_earlier_try(store: Any, max_tries: int) -> dict[str, Any] | None:
+    """Return what an earlier try recorded; None if there was none, or if the task was cleared after its end.
+
+    Clearing asks to send again: Airflow then raises ``max_tries``, and does not for a retry. But a task that was killed before it
+    could report how the upload ended must report it first.
+    """
+    found: dict[str, Any] | None = store.get(STATE_KEY)
+    was_cleared = found and found["state"] != _SENDING and found["max_tries"] != max_tries
+    return None if was_cleared else found
+
+
+def _update(store: Any, record: dict[str, Any] | None) -> None:
+    """Replace the record once the upload was sent; with None, delete it, because the upload had no effect."""
+    try:
+        store.set(STATE_KEY, record) if record else store.delete(STATE_KEY)
+    except Exception as error:  # noqa: BLE001  (a custom state store backend may raise anything)
+        what = "Could not record the outcome of the upload in the task's state store (%s): a later try may not know it"
+        log.warning(what, type(error).__name__)
 
 
 @contextmanager

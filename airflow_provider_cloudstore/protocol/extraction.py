@@ -78,7 +78,8 @@ def _token(reading: Reading, service: Service, refused: tuple[Secret, ...]) -> s
     """Return the token at ``token_path``, or a body of plain text, unless it is a short word or has spaces, as a message has."""
     candidates: Iterable[Any] = service.token_path.values_in(reading.data)
     if isinstance(text := reading.data, str):
-        is_message = len(text) < _MIN_BARE_TOKEN or reading.is_pending or service.knows(text)
+        is_known = any(map(reading.matches, (service.token_refused_pattern, service.not_found_pattern)))
+        is_message = len(text) < _MIN_BARE_TOKEN or reading.is_pending or is_known
         candidates = [] if is_message else [text]
     for token in _texts(candidates, refused):
         if _URL.match(token) or not re.search(r"\s", token):

@@ -86,10 +86,6 @@ class Service:
         """Return the condition of a successful response, by the key of the operation; None if the convention applies."""
         return self.success_when.get(operation, self.success_when.get(""))
 
-    def knows(self, message: str) -> bool:
-        """Whether one of the patterns matches a message."""
-        return any(pattern and pattern.search(message) for pattern in (self.token_refused_pattern, self.not_found_pattern))
-
 
 API_V2 = "api-v2"
 SERVICES: dict[str, dict[str, Any]] = {
