@@ -10,7 +10,6 @@ from typing import Any
 from aiohttp import web
 
 from airflow_provider_cloudstore.emulator.api_v2 import ApiV2, Given, Work, download_url, respond
-from airflow_provider_cloudstore.protocol.services import KEY_NAMES
 
 ACCOUNT_ID = "158642"
 REAUTHENTICATE = "Could not validate access_token and account_id, please reauthenticate or try again."
@@ -19,7 +18,7 @@ INVALID_KEYS = "The key pair may be invalid or your account may be locked from t
 
 @dataclass
 class YetiShare(ApiV2):
-    """One account, whose key pair is its user name and password, too. Only what differs is here."""
+    """One account. Only what differs from the API document is here."""
 
     api = "/api/v2"
     not_found = "Could not find {0} based on {0}_id."
@@ -66,7 +65,7 @@ class YetiShare(ApiV2):
         return respond({"response": error.reason, "_status": "error"})
 
     def _authorize(self, request: web.Request, given: Given) -> dict[str, Any]:
-        if (self.key1, self.key2) not in [tuple(given.get(name) for name in names) for names in KEY_NAMES.values()]:
+        if (given.get("key1"), given.get("key2")) != (self.key1, self.key2):
             raise web.HTTPUnauthorized(reason=f"Could not authenticate user. {INVALID_KEYS}")
         self.access_token, self._ends_at = secrets.token_hex(64), time.monotonic() + self.token_idle
         return {"data": {"access_token": self.access_token, "account_id": ACCOUNT_ID}}

@@ -10,7 +10,6 @@ from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.services import KEY_NAMES
 from airflow_provider_cloudstore.protocol.settings import Settings
 
 _TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("data.account_id|account_id")
@@ -28,8 +27,7 @@ class Authorize(Operation[Settings]):
     idempotent, subject_must_exist = True, False
 
     def __init__(self, settings: Settings) -> None:
-        names = KEY_NAMES[settings.service.authorize_with]
-        super().__init__(settings, others=dict(zip(names, map(Secret.reveal, settings.keys), strict=True)))
+        super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))
         self.subject = ""  # the first argument is a key
 
     def find(self, reading: Reading, settings: Settings) -> Settings | None:

@@ -44,7 +44,7 @@ def find_file_id(reading: Reading, service: Service, *, refused: tuple[Secret, .
     return next(_texts(service.file_id_path.values_in(reading.data), refused), None)
 
 
-def find_link(file_id: str, reading: Reading, settings: Settings, *, refused: tuple[Secret, ...] = ()) -> DownloadLink | None:
+def find_link(file_id: str, reading: Reading, settings: Settings, *, refused: tuple[Secret, ...]) -> DownloadLink | None:
     """Return the download link in a response, or None if the response contains no token.
 
     :param refused: secrets; a value that repeats one of them is used neither as the token nor as the URL.

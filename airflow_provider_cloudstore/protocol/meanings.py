@@ -109,7 +109,7 @@ TOKEN_ENDED = Meaning(
 KEYS_REFUSED = Meaning(
     exceptions.ConfigurationError,  # permanent, because an account may lock itself
     says="{}: the service gave no access token for the connection's login and password",
-    advice="Check both, and whether extra 'authorize_with' must be keys or account.",
+    advice="Set both to the two keys of the account.",
     names_address=True,
 )
 FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)

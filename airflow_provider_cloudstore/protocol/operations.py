@@ -239,7 +239,8 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
-        return extraction.find_link(self.subject, reading, settings, refused=(*settings.credentials, *self.secrets))
+        refused = (settings.access_token, *settings.keys, *self.secrets)
+        return extraction.find_link(self.subject, reading, settings, refused=refused)
 
     def meaning_without_result(self, reading: Reading) -> Meaning:
         """Return that the file is not ready, or that the response has no token."""

@@ -17,8 +17,6 @@ from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
-KEY_NAMES = {"keys": ("key1", "key2"), "account": ("username", "password")}
-"""The names of the parameters of ``POST /authorize``, for each kind of login and password that a connection may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +36,6 @@ class Service:
         {}, extras.PARAMETERS, "Parameters", "Parameters that are added to every call: a JSON object."
     )
     authorize: bool = declare(False, extras.FLAG, "Authorize", "Get the token from POST /authorize, with login and password.")
-    authorize_with: str = declare(
-        "keys",
-        extras.choice(*KEY_NAMES),
-        "Authorize with",
-        "What login and password are: keys (key1 and key2), or account (a user's name and password).",
-    )
     success_when: Mapping[str, Condition | None] = declare(
         {},
         extras.CONDITIONS,

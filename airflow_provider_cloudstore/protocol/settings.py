@@ -91,12 +91,7 @@ class Settings(Extras):
     def secrets(self) -> tuple[Secret, ...]:
         """The credentials, also those in the parameters of every call and in the proxy's URL."""
         proxy = {"proxy": self.proxy.reveal()} if self.proxy else {}
-        return (*self.credentials, *secrets_in(self.service.parameters), *secrets_in(proxy))
-
-    @property
-    def credentials(self) -> tuple[Secret, ...]:
-        """The access token and the keys; the name of a user is no secret."""
-        return (self.access_token, *(self.keys if self.service.authorize_with == "keys" else self.keys[1:]))
+        return (self.access_token, *self.keys, *secrets_in(self.service.parameters), *secrets_in(proxy))
 
 
 def read_extra(text: Any) -> dict[str, Any]:

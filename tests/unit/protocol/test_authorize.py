@@ -20,16 +20,15 @@ REFUSED = {
 }
 
 
-def site(login: str | None = KEY_1, **extra: Any) -> Settings:
-    return connected({"service": "yetishare", **extra}, password=KEY_2, login=login)
+def site(login: str | None = KEY_1) -> Settings:
+    return connected({"service": "yetishare"}, password=KEY_2, login=login)
 
 
-@pytest.mark.parametrize(("extra", "names"), [({}, ("key1", "key2")), ({"authorize_with": "account"}, ("username", "password"))])
-def test_the_token_is_asked_for_with_the_connections_login_and_password(extra: dict[str, Any], names: tuple[str, str]) -> None:
-    own = site(**extra)
+def test_the_token_is_asked_for_with_the_connections_login_and_password() -> None:
+    own = site()
     request = Authorize(own).request(own)
     assert (request.method, request.url) == ("POST", "https://h/api/v2/authorize")
-    assert request.body == f"{names[0]}={KEY_1}&{names[1]}={KEY_2}".encode()
+    assert request.body == f"key1={KEY_1}&key2={KEY_2}".encode()
     assert not {"Authorization", "authorization"} & {*request.headers}
     assert result_of(Authorize(own), response(200, GIVEN), own) == own.with_token(Secret("t" * 128), "158642")
 
