@@ -44,7 +44,7 @@ class CloudStoreError(AirflowException):
     :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
     :param message: the service's message, without secrets; empty if the response had no message or was a web page.
     :param advice: what to do; by default, :attr:`default_advice`.
-    :param wait: what a wait for a file does after the error; by default, :attr:`default_wait`.
+    :param wait: what a wait for a file does after the error.
     """
 
     permanent: ClassVar[bool] = False
@@ -57,8 +57,6 @@ class CloudStoreError(AirflowException):
     """Whether the call itself makes another attempt, as long as it has attempts and time left."""
     default_advice: ClassVar[str] = ""
     """What to do about an error that has no advice of its own."""
-    default_wait: ClassVar[Wait] = "ends"
-    """What a wait for a file does after an error that does not say it itself."""
 
     reason: str
     _: KW_ONLY
@@ -69,11 +67,10 @@ class CloudStoreError(AirflowException):
     retry_after: float | None = None
     message: str = ""
     advice: str = ""
-    wait: Wait | None = None
+    wait: Wait = "ends"
 
     def __post_init__(self) -> None:
         self.advice = self.advice or self.default_advice
-        self.wait = self.wait or self.default_wait
         for part in ("reason", "operation", "subject", "message", "advice"):
             setattr(self, part, one_line(getattr(self, part)))
         super().__init__(self.reason)  # pickle and copy recreate an error from this argument, then set its fields
@@ -123,14 +120,12 @@ class ServiceUnreachableError(CloudStoreError):
 
     sent = False
     retried = True
-    default_wait = "goes on"
 
 
 class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks to try later. The request had no effect."""
 
     retried = True
-    default_wait = "goes on"
     default_advice = (
         "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
     )
@@ -141,7 +136,6 @@ class TransientServiceError(CloudStoreError):
 
     may_have_effect = True
     retried = True
-    default_wait = "goes on"
     default_advice = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
@@ -154,7 +148,6 @@ class OutcomeUnknownError(PermanentError):
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    default_wait = "goes on"
     default_advice = (
         "Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set extra "
         "'token_refused_pattern'."
@@ -165,14 +158,12 @@ class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
 
     may_have_effect = True
-    default_wait = "tolerates"
     default_advice = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
 class RequestRejectedError(CloudStoreError):
     """HTTP 409, 423 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
-    default_wait: ClassVar[Wait] = "tolerates"
     default_advice = (
         "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
     )
@@ -187,7 +178,6 @@ class PermissionDeniedError(RequestRejectedError):
 class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
-    default_wait = "goes on"
     default_advice = f"Check the id, and {BASE_URL_ADVICE}"
 
 
@@ -203,7 +193,6 @@ class AuthenticationError(RequestRejectedError):
     Airflow's retries apply, because a rotation may be under way.
     """
 
-    default_wait = "ends"
     default_advice = (
         "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read "
         "once more, and no newer token works; Airflow's retries read it again."

@@ -30,7 +30,7 @@ UI_FIELD_BEHAVIOUR: dict[str, Any] = {
 
 def connection_form() -> dict[str, dict[str, Any]]:
     """Return a field for each extra of the connection, in the format of ``conn-fields``."""
-    from airflow_provider_cloudstore.protocol.services import EXTRAS
+    from airflow_provider_cloudstore.protocol.settings import EXTRAS
 
     form = {}
     for name, extra in EXTRAS.items():

@@ -16,9 +16,10 @@ from packaging.version import Version
 
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, Operation
+from airflow_provider_cloudstore.protocol.parse_connection import parse_connection
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -43,7 +44,7 @@ RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)
 
 def result_of(operation: Operation[Any], outcome: Response | TransportFailure, own: Settings | None = None) -> Any:
     """Return what an operation makes of the outcome of its only attempt, or raise its error."""
-    ended = Call(operation, own or settings()).interpret(outcome)
+    ended = Attempt(operation, own or settings()).interpret(outcome)
     if isinstance(ended, CloudStoreError):
         raise ended
     return ended
@@ -64,7 +65,7 @@ def connected(extra: dict[str, Any], host: str | None = "https://h", password: s
     connection = SimpleNamespace(
         **({"schema": None, "port": None, "conn_type": None, "login": None} | fields), host=host, password=password
     )
-    return Settings.from_connection(connection, extra)
+    return parse_connection(connection, extra)
 
 
 def response(status: int = 200, body: Any = b"", **headers: str) -> Response:

@@ -13,14 +13,15 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.hooks.cloudstore import MISSING_FILE_ID, CloudStoreHook
 from airflow_provider_cloudstore.hooks.connection import exchange_keys, read_connection
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.file_wait import INCONCLUSIVE_POLLS
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
+from airflow_provider_cloudstore.protocol.parse_connection import read_extra
 from airflow_provider_cloudstore.protocol.paths import Paths, leaves_of, plain
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import MASK, Secret, is_credential_name, is_word, redact
-from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, RemoteUpload
 
 _WANTED = {  # what a task must raise, and the extra that declares it
@@ -38,7 +39,7 @@ class Answer:
     def __init__(self, name: str, operation: Operation[Any], settings: Settings, client: BlockingClient) -> None:
         self.name, self.operation, self.settings = name, operation, settings
         self.outcome = outcome = client.send(operation.request(settings), settings.timeout)
-        self.result: Any = Call(operation, settings).interpret(self.outcome)
+        self.result: Any = Attempt(operation, settings).interpret(self.outcome)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
         no_response = Reading(Response(0, {}, b"", 0, 0), settings.service, problem="no response")
         self.reading = read(outcome, settings.service) if isinstance(outcome, Response) else no_response
@@ -58,7 +59,7 @@ class Answer:
     def problems(self) -> Iterator[str]:
         """Why tasks cannot rely on it. No text of the service is repeated: it may hold a token that is not known."""
         wanted, extra = _WANTED.get(self.name, (None, ""))
-        as_upload = Call(UploadFromUrl(self.settings, "https://example.com/file"), self.settings).interpret(self.outcome)
+        as_upload = Attempt(UploadFromUrl(self.settings, "https://example.com/file"), self.settings).interpret(self.outcome)
         if wanted and not (self.error and isinstance(as_upload, exceptions.CloudStoreError)):
             yield "the service's error was read as a success; set extra 'success_when'"
         if self.error and not (wanted and isinstance(self.error, wanted)):
@@ -93,11 +94,16 @@ class Answer:
             read_as = ", ".join(extra.removesuffix("_path") for extra in same)
             shown = _QUERY.sub(rf"\1{MASK}", redact(exceptions.one_line(text), known))
             fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
-        not_found = [f"no {extra.removesuffix('_path')}: set extra '{extra}'" for extra in read if not read[extra]]
+        missed = [f"no {extra.removesuffix('_path')}: set extra '{extra}'" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
-        outcome = type(self.result).__name__
-        return {"request": request, "status": status, "fields": fields, "not_found": not_found, "outcome": outcome}
+        return {
+            "request": request,
+            "status": status,
+            "fields": fields,
+            "not_found": missed,
+            "outcome": type(self.result).__name__,
+        }
 
 
 def _lead_to(paths: Paths, path: str) -> bool:

@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.hooks.connection import (
     read_connection_async,
 )
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.meanings import IN_DOUBT
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
@@ -223,7 +223,7 @@ class CloudStoreHook(BaseHook):
             if operation.may_be_repeated:
                 raise
             reason = f"the task ended with {type(ended).__name__}"
-            raise Call(operation, self.settings).error(IN_DOUBT, reason) from None
+            raise Attempt(operation, self.settings).error(IN_DOUBT, reason) from None
         mask(operation.secrets_of(result))
         return result
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
-from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.authorize import Authorize
-from airflow_provider_cloudstore.protocol.operations import OPERATIONS
+from airflow_provider_cloudstore.protocol.parse_connection import parse_connection, read_extra
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings, read_extra
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Connection
@@ -84,10 +84,7 @@ def _parsed(conn_id: str, connection: Connection | None) -> Settings:
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with only a connection's keys.",
             )
-        settings = replace(Settings.from_connection(connection, read_extra(connection.extra)), conn_id=conn_id)
-        keys = [operation.key for operation in OPERATIONS]
-        if unknown := settings.service.success_when.keys() - {"", *keys}:
-            raise ConfigurationError(f"extra 'success_when' must have only the keys {', '.join(keys)}, not {', '.join(unknown)}")
+        settings = parse_connection(connection, read_extra(connection.extra), conn_id)
         for warning in settings.warnings:
             log.warning("Connection '%s' %s", conn_id, warning)
         return settings

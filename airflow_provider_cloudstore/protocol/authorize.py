@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
@@ -25,10 +24,11 @@ class Authorize(Operation[Settings]):
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     idempotent, subject_must_exist = True, False
+    without_result = meanings.NO_TOKEN_FOUND
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))
-        self.subject = ""  # the first argument is a key
+        self.subject, self.token_refused = "", meanings.KEYS_REFUSED  # the first argument is a key
 
     def find(self, reading: Reading, settings: Settings) -> Settings | None:
         """Return the settings with the token and the account, if the response has a token."""
@@ -38,6 +38,6 @@ class Authorize(Operation[Settings]):
             return None
         return settings.with_token(Secret(token), str(account))
 
-    def meaning_without_result(self, reading: Reading) -> Meaning:
-        """Return that the response has no token."""
-        return meanings.NO_TOKEN_FOUND
+    def secrets_of(self, result: Settings) -> tuple[Secret, ...]:
+        """Return the token."""
+        return result.secrets

@@ -49,7 +49,7 @@ def steps_of(
     has_renewed = False
     while True:
         attempts.count += 1
-        call = Call(operation, settings, attempts)
+        call = Attempt(operation, settings, attempts)
         outcome = call.interpret((yield operation.request(settings)))
         if not isinstance(outcome, CloudStoreError):
             return outcome
@@ -62,7 +62,7 @@ def steps_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Attempt(Generic[T]):
     """An operation with the settings and the attempts of the current attempt.
 
     :param settings: the settings that the current attempt is sent with.
@@ -84,7 +84,7 @@ class Call(Generic[T]):
             return self.error(outcome.meaning, outcome.reason)
         operation, reading = self.operation, read(outcome, self.settings.service, self.secrets)
         found = operation.find(reading, self.settings)
-        meaning = meanings.meaning_of(reading, operation, self.settings, has_result=found is not None)
+        meaning = meanings.meaning_of(reading, operation, self.settings.service, has_result=found is not None)
         if meaning is None:
             return operation.result(found, reading)
         if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.attempts.in_doubt)):

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.exceptions import CloudStoreError, Wait
 from airflow_provider_cloudstore.protocol.convention import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.services import Service
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
@@ -35,23 +35,23 @@ class Meaning:
     """A row of the table.
 
     :param error: the class of the error.
-    :param is_doubt: whether the call may have been carried out, so that a call that must not be repeated ends as unknown.
+    :param wait: what a wait for a file does after the error.
+    :param may_have_effect: whether the call may have been carried out, so that one that must not be repeated ends as unknown.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
-    :param wait: what a wait for a file does after the error; by default, what the error's class says.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
     error: type[CloudStoreError]
-    is_doubt: bool = False
+    wait: Wait
+    may_have_effect: bool = False
     says: str = "{}"
     advice: str = ""
-    wait: exceptions.Wait | None = None
     names_address: bool = False
 
     def error_class(self, *, may_be_repeated: bool, in_doubt: bool) -> type[CloudStoreError]:
         """Return the class of the error of a call; ``in_doubt`` says whether an earlier attempt may have had an effect."""
-        if self.is_doubt and not may_be_repeated:
+        if self.may_have_effect and not may_be_repeated:
             return exceptions.OutcomeUnknownError
         if in_doubt and not self.error.sent:  # only the last attempt was not sent
             return exceptions.TransientServiceError
@@ -61,82 +61,89 @@ class Meaning:
 # Requests without a complete response.
 UNREACHABLE = Meaning(
     exceptions.ServiceUnreachableError,
+    "goes on",
     advice="Check the port and the spelling of the host, that the service is running there, and that this machine can reach it "
     "(DNS, firewall, VPN, proxy).",
     names_address=True,
 )
-TLS_FAILED = Meaning(
-    exceptions.ServiceUnreachableError,
+TLS_FAILED = replace(
+    UNREACHABLE,
     advice="Check the port and the certificate of the host: if it speaks plain http there, the URL must begin with http://; for "
     "a private certificate authority, set extra 'verify' to the path of its bundle.",
-    names_address=True,
 )
-PROXY_FAILED = Meaning(
-    exceptions.ServiceUnreachableError,
+PROXY_FAILED = replace(
+    UNREACHABLE,
     advice="Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), and that it may connect "
     "to the host.",
-    names_address=True,
 )
-NO_TIME_LEFT = Meaning(exceptions.ServiceUnreachableError, advice="Allow the task more time: raise its execution_timeout.")
+NO_TIME_LEFT = Meaning(
+    exceptions.ServiceUnreachableError, "goes on", advice="Allow the task more time: raise its execution_timeout."
+)
 PROXY_REFUSED = Meaning(
     exceptions.ConfigurationError,
+    "ends",
     says="the proxy refused the credentials (HTTP 407), and forwarded nothing",
     advice=PROXY_ADVICE,
     names_address=True,
 )
-IN_DOUBT = Meaning(exceptions.TransientServiceError, is_doubt=True)
+IN_DOUBT = Meaning(exceptions.TransientServiceError, "goes on", may_have_effect=True)
 """The request may have been carried out."""
 ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
-    is_doubt=True,
+    "ends",
+    may_have_effect=True,
     says="{}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )
 """The response to an upload contains a file's id, but also reports an error."""
 
 # Errors of the service.
-LIMITED = Meaning(exceptions.RateLimitError)
-TOKEN_REFUSED = Meaning(exceptions.AuthenticationError, says="{}: the service refused the access token", names_address=True)
-TOKEN_ENDED = Meaning(
-    exceptions.AuthenticationError,
-    says=TOKEN_REFUSED.says,
+LIMITED = Meaning(exceptions.RateLimitError, "goes on")
+TOKEN_REFUSED = Meaning(
+    exceptions.AuthenticationError, "ends", says="{}: the service refused the access token", names_address=True
+)
+TOKEN_ENDED = replace(
+    TOKEN_REFUSED,
+    wait="tolerates",
     advice="Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these "
     "tasks side by side, for example with an Airflow pool.",
-    wait="tolerates",
-    names_address=True,
 )
 """The service refused a token from ``POST /authorize``."""
 KEYS_REFUSED = Meaning(
     exceptions.ConfigurationError,  # permanent, because an account may lock itself
+    "ends",
     says="{}: the service gave no access token for the connection's login and password",
     advice="Set both to the two keys of the account.",
     names_address=True,
 )
-FORBIDDEN = Meaning(exceptions.PermissionDeniedError, names_address=True)
-MISSING = Meaning(exceptions.NotFoundError)
+FORBIDDEN = Meaning(exceptions.PermissionDeniedError, "tolerates", names_address=True)
+MISSING = Meaning(exceptions.NotFoundError, "goes on")
 """The service says that the subject does not exist."""
-NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, advice=_NO_SUCH_PATH, names_address=True)
+NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, "tolerates", advice=_NO_SUCH_PATH, names_address=True)
 """HTTP 404 that does not mean a folder or file: it is a web page, or does not match ``not_found_pattern``."""
 MAYBE_NO_SUCH_PATH = replace(NO_SUCH_PATH, wait="goes on")
 """HTTP 404 that may mean either: its body is not a JSON object."""
-REJECTED = Meaning(exceptions.RequestRejectedError)
-BAD_REQUEST = Meaning(exceptions.BadRequestError)
-REDIRECT = Meaning(exceptions.BadRequestError, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
+REJECTED = Meaning(exceptions.RequestRejectedError, "tolerates")
+BAD_REQUEST = Meaning(exceptions.BadRequestError, "tolerates")
+REDIRECT = replace(BAD_REQUEST, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
 
 # Responses with HTTP 2xx that are not a success.
-STATED_ERROR = Meaning(exceptions.ServiceError, says="{}, but the service reports an error")
+STATED_ERROR = Meaning(exceptions.ServiceError, "goes on", says="{}, but the service reports an error")
 UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
 """An error that does not match ``not_found_pattern``, so it does not mean that a file is not there yet."""
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, is_doubt=True, names_address=True)
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, "tolerates", may_have_effect=True, names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
-NO_TOKEN_FOUND = Meaning(exceptions.InvalidResponseError, says="{}, but the response contains no token", names_address=True)
+NO_TOKEN_FOUND = Meaning(
+    exceptions.InvalidResponseError, "tolerates", says="{}, but the response contains no token", names_address=True
+)
 NO_FILE_ID = Meaning(
     exceptions.OutcomeUnknownError,
-    is_doubt=True,
+    "ends",
+    may_have_effect=True,
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
     advice="If the file arrived, correct that path.",
 )
-NOT_YET = Meaning(exceptions.NotFoundError, says="{}: the file is not ready yet")
+NOT_YET = Meaning(exceptions.NotFoundError, "goes on", says="{}: the file is not ready yet")
 
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,
@@ -162,12 +169,11 @@ def connect_refused(status: int) -> TransportFailure:
     return TransportFailure(PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
 
 
-def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, *, has_result: bool) -> Meaning | None:
+def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
     """Return what a response means, by the rules of docs/operate/responses.md in their order; None if it is a success.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
-    service = settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
     if not reading.is_2xx:
         meaning = _of_error_status(reading.response.status, reading, operation, not_found)
@@ -175,24 +181,17 @@ def meaning_of(reading: Reading, operation: Operation[Any], settings: Settings, 
         meaning = NOT_A_RESPONSE
     elif reading.reports_error(service.condition_of(operation.key), has_result=has_result):
         meaning = _of_stated_error(reading, operation, not_found)
-    elif has_result or not (lacking := operation.meaning_without_result(reading)):
+    elif has_result or operation.without_result is None:
         return None
     else:
-        meaning = lacking
-    if not operation.idempotent and (has_result or meaning.is_doubt):  # whatever else the response says
+        meaning = NOT_YET if operation.without_result is NO_TOKEN_FOUND and reading.is_pending else operation.without_result
+    if not operation.idempotent and (has_result or meaning.may_have_effect):  # whatever else the response says
         return ERROR_WITH_ID if has_result else meaning
     if reading.matches(service.token_refused_pattern):
         meaning = TOKEN_REFUSED
     elif reading.matches(not_found):
         meaning = MISSING
-    return _refusal_of(settings) if meaning is TOKEN_REFUSED else meaning
-
-
-def _refusal_of(settings: Settings) -> Meaning:
-    """Return what was refused: the connection's own token, its keys, or a token that it got for its keys."""
-    if not settings.keys:
-        return TOKEN_REFUSED
-    return KEYS_REFUSED if settings.access_token == NO_TOKEN else TOKEN_ENDED
+    return operation.token_refused if meaning is TOKEN_REFUSED else meaning
 
 
 def _of_stated_error(reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:

@@ -51,6 +51,8 @@ class Operation(Generic[T]):
     """Whether repeating the operation has no further effect."""
     subject_must_exist: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
+    without_result: Meaning | None = None
+    """What a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the class follows."""
 
@@ -61,6 +63,8 @@ class Operation(Generic[T]):
             self.arguments |= _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
+        self.token_refused = meanings.TOKEN_ENDED if settings.keys else meanings.TOKEN_REFUSED
+        """What it means that the service refuses the token."""
         self.may_be_repeated = self.idempotent
         """Whether the operation is sent again when its outcome is unknown: it is idempotent, or the caller opted in."""
         self.subject = next(iter(self.arguments.values()), "")
@@ -90,10 +94,6 @@ class Operation(Generic[T]):
 
     def find(self, reading: Reading, settings: Settings) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
-        return None
-
-    def meaning_without_result(self, reading: Reading) -> Meaning | None:
-        """Return what a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
         return None
 
     def result(self, found: Any, reading: Reading) -> T:
@@ -204,15 +204,11 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         super().__init__(settings, url, others=parameters)
         self.may_be_repeated = retry_unknown_outcome
-        self._needs_file_id = settings.needs_file_id
+        self.without_result = meanings.NO_FILE_ID if settings.needs_file_id else None
 
     def find(self, reading: Reading, settings: Settings) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
         return extraction.find_file_id(reading, settings.service, refused=(settings.access_token,))
-
-    def meaning_without_result(self, reading: Reading) -> Meaning | None:
-        """Return that the upload is in doubt if the connection says where its response has the file's id."""
-        return meanings.NO_FILE_ID if self._needs_file_id else None
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
@@ -227,6 +223,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     idempotent = subject_must_exist = True
+    without_result = meanings.NO_TOKEN_FOUND
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
@@ -241,10 +238,6 @@ class CreateDownloadLink(Operation[DownloadLink]):
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
         refused = (settings.access_token, *settings.keys, *self.secrets)
         return extraction.find_link(self.subject, reading, settings, refused=refused)
-
-    def meaning_without_result(self, reading: Reading) -> Meaning:
-        """Return that the file is not ready, or that the response has no token."""
-        return meanings.NOT_YET if reading.is_pending else meanings.NO_TOKEN_FOUND
 
     def secrets_of(self, result: DownloadLink) -> tuple[Secret, ...]:
         """Return the download token, and the credentials in its URL."""

@@ -1,7 +1,7 @@
-"""Declares everything that is particular to a service, and every extra of a connection.
+"""Declares everything that is particular to a service.
 
 Each field of :class:`Service` is an extra of the same name, which overrides the row of a known service. So a service that nobody
-knows is declared with a handful of  The settings, the connection form, the docs and the tests read these declarations.
+knows is declared with a handful of extras.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cloudstore.protocol import convention, extras
-from airflow_provider_cloudstore.protocol.extras import Extra, declare
+from airflow_provider_cloudstore.protocol.extras import declare
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
-from airflow_provider_cloudstore.protocol.secrets import Secret
 
 IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "parameter")
 
@@ -97,33 +96,3 @@ SERVICES: dict[str, dict[str, Any]] = {
     },
 }
 """The known services, by the name that extra ``service`` takes, with the extras that a connection would have to declare."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extras:
-    """The values of the extras that say how to use a service, as ``protocol/settings.py`` parses them."""
-
-    timeout: float = declare(
-        30, extras.number(0.001, 86_400), "Timeout (seconds)", "Seconds to connect, and to receive the response."
-    )
-    max_attempts: int = declare(4, extras.number(1, 86_400, int), "Attempts", "Maximum requests per call.")
-    verify: bool | str = declare(True, extras.FLAG_OR_PATH, "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
-    proxy: Secret | None = declare(None, extras.PROXY, "Proxy", "URL of a proxy, with credentials percent-encoded.")
-    allow_http: bool = declare(False, extras.FLAG, "Allow plain http", "Allow http to other machines, which exposes the token.")
-    protected_folder_ids: frozenset[str] = declare(
-        extras.ROOT, extras.FOLDER_IDS, "Protected folder ids", 'Ids that are never deleted, as a JSON list: ["archive"].'
-    )
-    file_page_url: str = declare(
-        "",
-        extras.url_with("{file_id}"),
-        "File page URL",
-        "URL of a file's page, with {file_id} in the id's place. Airflow's UI links to it as File.",
-    )
-
-
-EXTRAS: dict[str, Extra] = {
-    "service": Extra(API_V2, extras.choice(*SERVICES), "Service", f"The set of defaults: {' or '.join(SERVICES)}."),
-    **extras.extras_of(Service),
-    **extras.extras_of(Extras),
-}
-"""All extras of a connection, by name."""

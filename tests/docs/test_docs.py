@@ -20,8 +20,7 @@ from airflow_provider_cloudstore.emulator.faults import Kind
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol.services import EXTRAS
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import EXTRAS, Settings
 from airflow_provider_cloudstore.provider_info import connection_form
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from tests.doc_blocks import ON_AIRFLOW_2, PYTHON, ROOT, blocks, code_of, commands, example, for_this_airflow

@@ -14,7 +14,7 @@ from airflow_provider_cloudstore.clients.reasons import may_have_been_sent
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import NotFoundError, OutcomeUnknownError, ServiceError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from tests.doc_blocks import ROOT, blocks
@@ -32,7 +32,7 @@ def test_the_story_of_a_response_is_how_it_is_read() -> None:
         sent = link.request(settings)
         parts = re.split("[ ?&]", f"{sent.method} {sent.url.removeprefix(settings.base_url)}")
         assert sorted(parts) == sorted(re.split("[ ?&]", asked.code.strip()))
-        error = Call(link, settings).interpret(got)
+        error = Attempt(link, settings).interpret(got)
         assert type(error) is kind
         assert isinstance(error, ServiceError | NotFoundError)
         assert error.message == json.loads(answer.code)["response"]
@@ -83,7 +83,7 @@ def is_told(reason: str) -> bool:
 def test_the_page_tells_why_an_upload_is_unknown_after_an_answer(answer: dict[str, Any]) -> None:
     settings = connected(answer.get("extra", {}), "https://files.example.com", "T")
     got = Response(answer.get("status", 200), answer.get("headers", {}), answer.get("body", b""), 0.0, 0.0)
-    error = Call(UploadFromUrl(settings, "https://example.com/a.csv"), settings).interpret(got)
+    error = Attempt(UploadFromUrl(settings, "https://example.com/a.csv"), settings).interpret(got)
     assert isinstance(error, OutcomeUnknownError)
     assert is_told(error.reason), error.reason
 

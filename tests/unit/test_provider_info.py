@@ -10,7 +10,7 @@ import jsonschema
 from airflow_provider_cloudstore import __version__
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators import cloudstore as operators
-from airflow_provider_cloudstore.protocol.services import EXTRAS
+from airflow_provider_cloudstore.protocol.settings import EXTRAS
 from airflow_provider_cloudstore.provider_info import connection_form, get_provider_info
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 from airflow_provider_cloudstore.triggers.cloudstore import FileAvailableTrigger

@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.hooks import cloudstore, connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
-from airflow_provider_cloudstore.protocol.services import EXTRAS
+from airflow_provider_cloudstore.protocol.settings import EXTRAS
 from airflow_provider_cloudstore.results import DownloadLink
 from tests.support import connect, store_file
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
 from tests import support
@@ -81,7 +81,7 @@ outcomes = st.one_of(responses, responses, responses, failures)
 
 def shown(operation: Operation[Any], outcome: Response | TransportFailure, attempts: Attempts) -> str:
     """All that is printed or stored of what came of an answer; a link's token is stored because that is what it is for."""
-    result = Call(operation, support.settings(token=TOKEN), attempts).interpret(outcome)
+    result = Attempt(operation, support.settings(token=TOKEN), attempts).interpret(outcome)
     if isinstance(result, CloudStoreError):
         error = result
         return f"{error} {error!r} {error.args} {error.reason} {error.subject} {error.__cause__}"

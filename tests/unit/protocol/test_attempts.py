@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from tests.support import RECEIVED, TOKEN, connected, response, result_of, settings
@@ -21,7 +21,7 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: 
     refused: Any = TransportFailure(meanings.UNREACHABLE, "no connection to the service: connection refused")
     pauses = list[float]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
-        error: Any = Call(DeleteFolder(settings(), "d1"), settings()).interpret(outcome)
+        error: Any = Attempt(DeleteFolder(settings(), "d1"), settings()).interpret(outcome)
         pauses.append(Attempts(4, attempt).next_pause_or_raise(error, 300))
     assert pauses[1] == 7
     assert caplog.messages == [

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol.authorize import Authorize
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -57,11 +57,11 @@ def test_the_token_and_the_account_go_with_every_call_and_the_credentials_are_se
 )
 def test_only_what_is_about_the_keys_is_a_refusal_of_them(answer: Any, is_refusal: bool) -> None:
     own = site()
-    assert isinstance(Call(Authorize(own), own).interpret(answer), exceptions.ConfigurationError) is is_refusal
+    assert isinstance(Attempt(Authorize(own), own).interpret(answer), exceptions.ConfigurationError) is is_refusal
 
 
 def test_a_wait_tolerates_a_token_that_another_task_has_ended_and_the_error_says_what_helps() -> None:
     for own, wait in ((site().with_token(Secret("t0ken"), "1"), "tolerates"), (site(login=None), "ends")):
-        error: Any = Call(CreateDownloadLink(own, "f1"), own).interpret(response(401))
+        error: Any = Attempt(CreateDownloadLink(own, "f1"), own).interpret(response(401))
         assert error.wait == wait
         assert ("another task" in error.advice) is (wait == "tolerates")

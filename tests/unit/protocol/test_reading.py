@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.reading import Reading, read
@@ -92,7 +92,7 @@ def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool
     kind, *arguments = CALLS[operation]
     raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
     options = {"ignore_missing": ignore_missing} if operation == "delete" else {}
-    ended: Any = Call(kind(own, *arguments, **options), own).interpret(response(status, raw))
+    ended: Any = Attempt(kind(own, *arguments, **options), own).interpret(response(status, raw))
     if isinstance(ended, CloudStoreError):
         return type(ended).__name__
     return str(getattr(ended, {"delete": "existed", "upload": "file_id", "link": "token"}[operation]))
@@ -276,7 +276,7 @@ def test_the_words_are_shown_or_else_the_names_of_the_keys(body: Any, extra: dic
     own = connected(extra)
     kind, *arguments = CALLS["delete"]
     for status in (200, 401, 409, 500):
-        error = Call(kind(own, *arguments), own).interpret(response(status, body))
+        error = Attempt(kind(own, *arguments), own).interpret(response(status, body))
         assert not isinstance(error, CloudStoreError) or f": {words}." in str(error)
 
 
@@ -286,7 +286,7 @@ def test_the_words_are_shown_or_else_the_names_of_the_keys(body: Any, extra: dic
 def test_a_word_that_may_be_a_token_which_nobody_has_declared_is_not_shown(body: Any, shows: bool) -> None:
     own = connected({})
     kind, *arguments = CALLS["link"]
-    error: Any = Call(kind(own, *arguments), own).interpret(response(200, body if isinstance(body, dict) else body.encode()))
+    error: Any = Attempt(kind(own, *arguments), own).interpret(response(200, body if isinstance(body, dict) else body.encode()))
     assert ("hunter2" in str(error)) is shows
 
 
@@ -299,7 +299,7 @@ def test_words_about_a_database_or_a_remote_server_leave_nothing_in_doubt(words:
 def test_an_error_beside_a_files_id_says_so() -> None:
     own = connected({})
     kind, *arguments = CALLS["upload"]
-    error = Call(kind(own, *arguments), own).interpret(response(200, {"status": "error", "file_id": "f1"}))
+    error = Attempt(kind(own, *arguments), own).interpret(response(200, {"status": "error", "file_id": "f1"}))
     assert "HTTP 200, and the service reports an error beside the file's id" in str(error)
 
 

@@ -14,7 +14,7 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import Response
 from tests.support import KINDS, VALUES, connected
 
@@ -40,7 +40,7 @@ def interpreted(row: dict[str, Any]) -> Any:
     headers = {name.lower(): value for name, value in (row.get("headers") or {}).items()}
     operation = KINDS[row["operation"]]
     asked = operation(own, *map(VALUES.get, operation.parameters))
-    return Call(asked, own).interpret(Response(row["status"], headers, raw, 1.79e9, 1.79e9 + 1))
+    return Attempt(asked, own).interpret(Response(row["status"], headers, raw, 1.79e9, 1.79e9 + 1))
 
 
 def expected(row: dict[str, Any]) -> set[str]:

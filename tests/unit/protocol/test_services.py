@@ -9,7 +9,8 @@ from airflow_provider_cloudstore.exceptions import ServiceError
 from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
 from airflow_provider_cloudstore.protocol.paths import Paths, plain
-from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES, Service
+from airflow_provider_cloudstore.protocol.services import SERVICES, Service
+from airflow_provider_cloudstore.protocol.settings import EXTRAS
 from tests.support import connected, response, result_of
 
 PATHS = [value for field in dataclasses.fields(Service) if isinstance(value := getattr(Service(), field.name), Paths)]

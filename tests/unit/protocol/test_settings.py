@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.parse_connection import read_extra
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.services import EXTRAS, SERVICES
-from airflow_provider_cloudstore.protocol.settings import Settings, read_extra
+from airflow_provider_cloudstore.protocol.services import SERVICES
+from airflow_provider_cloudstore.protocol.settings import EXTRAS, Settings
 from tests.support import connected
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.emulator.runner import Emulator
-from airflow_provider_cloudstore.protocol.call import Call
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.http import Response
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -167,7 +167,7 @@ def test_a_fault_costs_the_requests_and_effects_of_the_table_and_ends_as_it_says
 @pytest.mark.parametrize(("body", "operation", "expected"), ANSWERS)
 def test_a_2xx_response_means_what_the_page_says(body: str, operation: str, expected: str) -> None:
     kind, *arguments = CALLS[operation]
-    failed = checked(Call(kind(settings(), *arguments), settings()).interpret(Response(200, {}, body.encode(), 0.0, 0.0)))
+    failed = checked(Attempt(kind(settings(), *arguments), settings()).interpret(Response(200, {}, body.encode(), 0.0, 0.0)))
     assert (type(failed).__name__ if failed else "success") == expected
 
 
