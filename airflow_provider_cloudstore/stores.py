@@ -84,26 +84,14 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
         text = os.path.expanduser(text)
         target = text if "://" in text else Path(text)
     path = object_path(target, "target")
-    validate_target(path)  # so that a mistake is reported before a wait
-    return path, text
-
-
-def validate_target(path: Any) -> None:
-    """Raise ``InvalidInputError`` if a local path exists but is not a file, such as a folder."""
-    if not is_local(path):
-        return
-    found = filesystem(path)[1]
-    if os.path.exists(found) and not os.path.isfile(found):
+    if is_local(path) and os.path.exists(found := filesystem(path)[1]) and not os.path.isfile(found):
         raise InvalidInputError(f"target '{found}' is not a file (end the path of a folder with '/')")
+    return path, text
 
 
 @contextmanager
 def atomic_write(path: Any) -> Iterator[BinaryIO]:
-    """Open a local file that becomes the file at a path if the block ends without an error; else the path stays unchanged.
-
-    :raises InvalidInputError: if the path is a local folder.
-    """
-    validate_target(path)
+    """Open a local file that becomes the file at a path if the block ends without an error; else the path stays unchanged."""
     if is_local(path):
         with _renamed_part(filesystem(path)[1]) as file:
             yield file

@@ -30,7 +30,6 @@ def stream(
     :param path: the path of the target, for the result.
     :param create_link: creates a link; its errors are not retried.
     :param longest_pause: returns the maximum seconds of a pause.
-    :raises CloudStoreError: if the download failed permanently, or ran out of attempts or time.
     """
     while True:
         link = create_link(download.file_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,7 +48,7 @@ def diagnose(
     upload: str | None = None,
     file_id: str | None = None,
     wait: float = 300.0,
-    extras: Mapping[str, str] | None = None,
+    extras: dict[str, str] | None = None,
 ) -> Report:
     """Check a connection against the service, for a notebook or a task. By default it only reads; it never deletes.
 
@@ -64,7 +63,7 @@ def diagnose(
     """
     from airflow_provider_cloudstore.doctor.examination import ask, settings_of  # only now, for Airflow's command line
 
-    settings = settings_of(cloudstore_conn_id, dict(extras or {}))
+    settings = settings_of(cloudstore_conn_id, extras or {})
     answers = {answer.name: answer for answer in ask(settings, upload, file_id, wait, wrong_token=wrong_token)}
     known = tuple(secret for one in answers.values() for secret in one.secrets())
     problems = list(dict.fromkeys(problem for one in answers.values() for problem in one.problems()))

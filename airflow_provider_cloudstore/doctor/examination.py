@@ -97,13 +97,8 @@ class Answer:
         missed = [f"no {extra.removesuffix('_path')}: set extra '{extra}'" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
-        return {
-            "request": request,
-            "status": status,
-            "fields": fields,
-            "not_found": missed,
-            "outcome": type(self.result).__name__,
-        }
+        outcome = type(self.result).__name__
+        return {"request": request, "status": status, "fields": fields, "not_found": missed, "outcome": outcome}
 
 
 def _lead_to(paths: Paths, path: str) -> bool:

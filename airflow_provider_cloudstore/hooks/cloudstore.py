@@ -243,8 +243,7 @@ class CloudStoreHook(BaseHook):
 class _SharedClient:
     """The client that all hooks of an event loop share for one connection: the first user opens it, and the last one closes it.
 
-    A triggerer reads connections over one channel, one at a time: if each of thousands of waits read the connection itself, the
-    waits would never get to poll.
+    A triggerer reads connections one at a time: thousands of waits that each read theirs would never get to poll.
     """
 
     users: int = 0

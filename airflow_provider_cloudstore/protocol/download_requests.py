@@ -70,10 +70,7 @@ def _own_name(head: Response) -> str | None:
 
 
 def validate_sha256(value: Any) -> str | None:
-    """Return an expected SHA-256 in lower case, or None if the value is empty.
-
-    :raises InvalidInputError: if the value is not a SHA-256.
-    """
+    """Return an expected SHA-256 in lower case, or None if the value is empty; refuse anything else."""
     text = str(value or "").strip().lower()
     if text and not _SHA256.fullmatch(text):
         raise exceptions.InvalidInputError(f"expected_sha256 must be 64 hexadecimal digits, not {value!r}")
@@ -124,11 +121,7 @@ class Download:
         return Request("GET", url.partition("#")[0], headers)
 
     def redirect(self, head: Response, source: str, count: int) -> str:
-        """Return the URL to which a response redirects; empty if it is no redirect.
-
-        :param source: the URL of the request.
-        :param count: how many redirects came before.
-        """
+        """Return the URL to which the response to ``source`` redirects, after ``count`` redirects; empty if it does not."""
         if head.status not in _REDIRECTS:
             return ""
         if count >= MAX_REDIRECTS:

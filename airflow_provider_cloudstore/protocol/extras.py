@@ -23,28 +23,23 @@ ROOT = frozenset({"0", "/"})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How an extra is written.
-
-    :param parse: returns the parsed value; raises a ``ValueError`` that says what the value must be.
-    :param schema: how the connection form checks the field (JSON Schema).
-    """
+    """How an extra is written."""
 
     parse: Callable[[Any], Any]
+    """Returns the parsed value, or raises a ``ValueError`` that says what the value must be."""
     schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    """How the connection form checks the field (JSON Schema)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """The declaration of an extra.
-
-    :param default: the value if the extra is absent, null or empty.
-    :param help: what the extra is for; the form shows this text, and the extra's row in the docs begins with it.
-    """
+    """The declaration of an extra, which has its default if it is absent, null or empty."""
 
     default: Any
     kind: Kind
     label: str
     help: str
+    """What the extra is for; the form shows this text, and the extra's row in the docs begins with it."""
 
 
 def declare(default: Any, kind: Kind, label: str, help: str) -> Any:

@@ -17,7 +17,6 @@ from airflow_provider_cloudstore.results import Json
 
 PAGE_TYPES = ("text/html", "application/xhtml")
 _MAX_MESSAGE_LENGTH = 300
-_BINARY = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 
@@ -130,6 +129,4 @@ def _problem_of(text: str, content_type: str) -> str:
         return "XML in place of the service's response"
     if text.startswith("<") or content_type.startswith(PAGE_TYPES):
         return "a web page in place of the service's response"
-    if _BINARY.search(text):
-        return "a body that is neither JSON nor text"
     return "a body that begins like JSON and is not JSON" if text[0] in "{[" else ""

@@ -61,7 +61,6 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "no id": {"extra": {"file_id_path": "key"}, "body": b"{}"},
     "page": {"headers": {"content-type": "text/html"}, "body": b"<html>"},
     "xml": {"body": b"<?xml version='1.0'?>"},
-    "binary": {"body": b"\x00\x01"},
     "large": {"body": b"x" * (MAX_BODY_BYTES + 1)},
 }
 

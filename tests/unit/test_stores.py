@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_provider_cloudstore.exceptions import InvalidInputError
-from airflow_provider_cloudstore.stores import atomic_write
+from airflow_provider_cloudstore.stores import atomic_write, resolve_target
 
 
 class Store(MemoryFileSystem):  # type: ignore[misc]
@@ -145,7 +145,6 @@ def test_a_mounted_share_needs_neither_modes_nor_sync(
     assert [one.read_bytes() for one in tmp_path.iterdir()] == [content]
 
 
-def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:
+def test_a_folder_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"is not a file \(end the path of a folder with '/'\)"):
-        write(tmp_path, b"new")
-    assert [*tmp_path.iterdir()] == []
+        resolve_target(tmp_path, "f1")
