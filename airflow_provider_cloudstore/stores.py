@@ -60,14 +60,15 @@ def object_path(given: Any, name: str) -> Any:
             f"{name} holds a user and a password, which Airflow and its logs would show",
             advice=f"Store them in an Airflow connection, and write its id in their place: {scheme}://conn_id@bucket/...",
         )
-    with suppress(ImportError, ValueError):  # its provider lacks a library; the scheme is unknown, or the path is invalid
+    try:
         path: Any = ObjectStoragePath(given) if isinstance(given, str) else given
-        getattr(path, "fs", None)
-        return path
-    raise InvalidInputError(
-        f"{name}: no filesystem is installed for '{scheme}': check the spelling, or install the Airflow provider for it, "
-        "such as apache-airflow-providers-amazon[s3fs] for s3"
-    )
+        getattr(path, "fs", None)  # opens the filesystem
+    except (ImportError, ValueError):  # its provider lacks a library; the scheme is unknown, or the path is invalid
+        raise InvalidInputError(
+            f"{name}: no filesystem is installed for '{scheme}': check the spelling, or install the Airflow provider for it, "
+            "such as apache-airflow-providers-amazon[s3fs] for s3"
+        ) from None
+    return path
 
 
 def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:

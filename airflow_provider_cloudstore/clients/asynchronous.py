@@ -13,9 +13,9 @@ from typing import Any, Literal, Self, TypeVar, cast
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.protocol import http, meanings
+from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
 from airflow_provider_cloudstore.protocol.call import Pause, Renew, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
@@ -77,7 +77,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         :param permit: waits until the next request may be sent.
         """
         ends_at = time.monotonic() + budget
-        steps = steps_of(operation, lambda: ends_at - time.monotonic(), max_attempts)
+        steps = steps_of(operation, self.settings, lambda: ends_at - time.monotonic(), max_attempts)
         answer: Response | TransportFailure | Settings | None = None
         while True:
             try:
@@ -129,7 +129,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                         response.close()
                         break
         except aiohttp.ClientHttpProxyError as error:
-            return meanings.connect_refused(error.status)
+            return tunnel_refused(error.status)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
             return never_sent(error, through_proxy=bool(self._proxy))
         except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)

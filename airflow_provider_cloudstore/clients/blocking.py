@@ -20,7 +20,7 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, may_have_been_sent, never_sent
+from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
@@ -73,7 +73,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
     ) -> T:
         """Run the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result."""
         ends_at = time.monotonic() + budget
-        steps = steps_of(operation, lambda: ends_at - time.monotonic(), max_attempts)
+        steps = steps_of(operation, self.settings, lambda: ends_at - time.monotonic(), max_attempts)
         answer: Response | TransportFailure | Settings | None = None
         while True:
             try:
@@ -206,7 +206,7 @@ def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
     causes = list(causes_of(error))
     for cause in causes:
         if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
-            return meanings.connect_refused(int(refused[1]))
+            return tunnel_refused(int(refused[1]))
         if isinstance(cause, _NEVER_SENT) or _is_of_handshake(cause):
             return never_sent(error, through_proxy=any(isinstance(each, urllib3.exceptions.ProxyError) for each in causes))
     return may_have_been_sent(error, limit)

@@ -41,6 +41,12 @@ def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure
     return TransportFailure(meaning, f"no connection to the service: {_reason(error)}")
 
 
+def tunnel_refused(status: int) -> TransportFailure:
+    """Describe a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
+    reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
+    return TransportFailure(meanings.PROXY_FAILED, reason)
+
+
 def _reason(error: BaseException) -> str:
     causes = list(causes_of(error))
     if tls := [cause for cause in causes if isinstance(cause, ssl.SSLError)]:

@@ -12,7 +12,6 @@ from requests.utils import get_environ_proxies, select_proxy
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.extras import parse_proxy
-from airflow_provider_cloudstore.protocol.meanings import PROXY_ADVICE
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.urls import is_loopback
@@ -37,7 +36,11 @@ def proxy_for(settings: Settings, url: str) -> Secret | None:
         return parse_proxy(proxy) if proxy else None
     except ValueError as error:
         problem = f"the proxy that the environment defines {error}"
-    raise ConfigurationError(problem, advice=f"{PROXY_ADVICE} To bypass it, add {host} to NO_PROXY in the environment.")
+    raise ConfigurationError(
+        problem,
+        advice="Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password "
+        f"percent-encoded. To bypass the proxy, add {host} to NO_PROXY in the environment.",
+    )
 
 
 def ca_bundle(settings: Settings) -> str | Literal[False]:

@@ -63,8 +63,9 @@ def send_once(
     try:
         result = send()
     except CloudStoreError as error:
-        may_be_queued = error.may_have_effect and error.operation == UploadFromUrl.name  # else asking for a token failed
-        _update(store, {**record, "state": _UNKNOWN} if may_be_queued or earlier else None)
+        was_upload = error.operation == UploadFromUrl.name  # else asking for a token failed
+        is_unknown = earlier or (was_upload and error.may_have_effect)
+        _update(store, {**record, "state": _UNKNOWN} if is_unknown else None)
         raise
     _update(store, {**record, "state": _QUEUED, "result": result})
     return result

@@ -34,17 +34,19 @@ class Pause:
 
 
 def steps_of(
-    operation: Operation[T], time_left: Callable[[], float], max_attempts: int | None = None
+    operation: Operation[T], settings: Settings, time_left: Callable[[], float], max_attempts: int | None = None
 ) -> Generator[Request | Renew | Pause, Any, T]:
     """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
 
     It yields what the client has to do next, receives the answer (to a request, its response or failure), and returns the result.
 
+    :param settings: the settings of the client.
     :param time_left: returns the seconds that are left for attempts and pauses.
     :param max_attempts: maximum number of requests; None for the connection's own maximum.
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
-    settings: Settings = yield Renew(NO_TOKEN)  # gets the first token of a connection with keys
+    if settings.access_token == NO_TOKEN:  # until the first call of a connection with keys
+        settings = yield Renew(NO_TOKEN)
     attempts = Attempts(max_attempts or settings.max_attempts)
     has_renewed = False
     while True:

@@ -33,8 +33,8 @@ def _is_refused_character(char: str) -> bool:
 
 def _is_zero(part: str) -> bool:
     """Whether any parser of numbers may read the part, or a piece of it between colons, as zero."""
-    only_zeros = not any(unicodedata.numeric(char, 1) for char in part if char.isalnum())
-    return only_zeros or any(map(_reads_as_zero, part.split(":")))
+    values = [unicodedata.numeric(char, 1) for char in part if char.isalnum()]  # a letter is not zero
+    return all(value == 0 for value in values) or any(map(_reads_as_zero, part.split(":")))
 
 
 def _reads_as_zero(text: str) -> bool:

@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, Wait
 from airflow_provider_cloudstore.protocol.convention import INTERNAL_ERROR
-from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.services import Service
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
-PROXY_ADVICE = (
-    "Set extra 'proxy' of the connection to http://user:password@proxy.example.com:3128, with user and password percent-encoded."
-)
 _NO_SUCH_PATH = (
     f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {exceptions.BASE_URL_ADVICE} "
     "If the response does mean that, extra 'not_found_pattern' must match it."
@@ -73,18 +69,11 @@ TLS_FAILED = replace(
 )
 PROXY_FAILED = replace(
     UNREACHABLE,
-    advice="Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), and that it may connect "
-    "to the host.",
+    advice="Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), its user and password, "
+    "and that it may connect to the host.",
 )
 NO_TIME_LEFT = Meaning(
     exceptions.ServiceUnreachableError, "goes on", advice="Allow the task more time: raise its execution_timeout."
-)
-PROXY_REFUSED = Meaning(
-    exceptions.ConfigurationError,
-    "ends",
-    says="the proxy refused the credentials (HTTP 407), and forwarded nothing",
-    advice=PROXY_ADVICE,
-    names_address=True,
 )
 IN_DOUBT = Meaning(exceptions.TransientServiceError, "goes on", may_have_effect=True)
 """The request may have been carried out."""
@@ -148,7 +137,6 @@ NOT_YET = Meaning(exceptions.NotFoundError, "goes on", says="{}: the file is not
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,
     403: FORBIDDEN,
-    407: PROXY_REFUSED,
     408: IN_DOUBT,
     **dict.fromkeys((404, 410), MISSING),
     **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
@@ -160,13 +148,6 @@ _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101
 def of_status(status: int) -> Meaning:
     """Return what an HTTP status other than 2xx means by itself."""
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
-
-
-def connect_refused(status: int) -> TransportFailure:
-    """Return the failure for a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
-    if status == 407:
-        return TransportFailure(PROXY_REFUSED, "the proxy refused the credentials")
-    return TransportFailure(PROXY_FAILED, f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
 
 
 def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:

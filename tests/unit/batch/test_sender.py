@@ -14,8 +14,6 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.batch.ledger import Ledger
 from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.sender import BatchEnded, Throttle
-from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.http import TransportFailure
 from tests.unit.batch.virtual import LOST, UNREACHABLE, Answer, VirtualService, in_virtual_time, now, response
 from tests.unit.batch.whole_batch import Batch, counts, urls
 
@@ -128,7 +126,6 @@ REFUSED_IN_WORDS = response(200, body=b'{"status": "error", "message": "access_t
     [
         (401, exceptions.BatchInterruptedError, "Set the connection's password"),
         (REFUSED_IN_WORDS, exceptions.BatchInterruptedError, "Set the connection's password"),
-        (TransportFailure(meanings.PROXY_REFUSED, "the proxy refused the credentials"), exceptions.ConfigurationError, "proxy"),
     ],
 )
 def test_a_connection_that_is_refused_ends_the_batch_and_leaves_the_rest_unsent(

@@ -59,7 +59,7 @@ def test_a_proxy_that_is_not_supported_is_refused_without_its_password_and_with_
     monkeypatch.setenv("ALL_PROXY", "socks5://me:hunter2@proxy:1080")
     words = (
         r"(?s)the environment defines must be http or https with a host.*"
-        "Set extra 'proxy' .* To bypass it, add files.example.com to NO_PROXY in the environment"
+        "Set extra 'proxy' .* To bypass the proxy, add files.example.com to NO_PROXY in the environment"
     )
     with pytest.raises(ConfigurationError, match=words) as failed:
         proxy_for(settings(), "https://files.example.com:8443/x?sig=hunter2")

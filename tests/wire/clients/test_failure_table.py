@@ -69,9 +69,9 @@ FAULTS: dict[str, dict[str, Any]] = {
     "other 5xx (504) after the effect": status(504, effect=True),
     "101": {"raw": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"},
     "401": status(401),
-    **{str(code): status(code) for code in (403, 409, 423, 400, 405, 407, 408, 411, 413, 414, 415, 422, 425)},
+    **{str(code): status(code) for code in (403, 409, 423, 400, 405, 408, 411, 413, 414, 415, 422, 425)},
     **{str(code): status(code, body='{"message": "no"}') for code in (404, 410)},
-    "other 4xx (418)": status(418),
+    "other 4xx (407)": status(407),
     **{f"3xx ({code})": status(code, headers=AWAY) for code in (301, 307)},
     "2xx whose body reports an error": status(200, body='{"_status": "error", "response": "no"}'),
     "web page": status(200, body="<!doctype html><title>Sign in</title>"),
@@ -192,7 +192,9 @@ UNREACHABLE: dict[str, Callable[[Emulator, int, int], Settings]] = {
     "connect timeout": lambda emulator, dead, _: settings(f"http://127.0.0.1:{dead}", max_attempts=ATTEMPTS, timeout=0.2),
     "TLS": lambda emulator, *_: settings(emulator.url.replace("http:", "https:"), max_attempts=ATTEMPTS),
     "proxy": lambda *_: settings(TLS_HOST, max_attempts=ATTEMPTS, proxy=Secret(NOWHERE)),
-    "a proxy's 407 to CONNECT": lambda emulator, _, proxy: settings(TLS_HOST, proxy=Secret(f"http://127.0.0.1:{proxy}")),
+    "proxy that refuses": lambda _, __, proxy: settings(
+        TLS_HOST, max_attempts=ATTEMPTS, proxy=Secret(f"http://127.0.0.1:{proxy}")
+    ),
 }
 """Settings with which no request reaches the service, for each cause in the table."""
 
