@@ -131,3 +131,15 @@ def assert_within_bounds(*, twice: float, at_most: float, lost: float, **seen: f
     print({"twice": twice, "at_most": at_most, "lost": lost, **seen})
     assert lost == 0
     assert twice <= at_most
+
+
+def ending(operation: str, body: Any, status: int = 200, *, ignore_missing: bool = False, **extra: Any) -> str:
+    """The name of the error, or what a success returns."""
+    own = connected(extra, password="access-1")
+    kind, *arguments = CALLS[operation]
+    raw = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+    options = {"ignore_missing": ignore_missing} if operation == "delete" else {}
+    ended: Any = Attempt(kind(own, *arguments, **options), own).interpret(response(status, raw))
+    if isinstance(ended, CloudStoreError):
+        return type(ended).__name__
+    return str(getattr(ended, {"delete": "existed", "upload": "file_id", "link": "token"}[operation]))

@@ -6,20 +6,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ServiceError
-from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
-from airflow_provider_cloudstore.protocol.paths import Paths, plain
 from airflow_provider_cloudstore.protocol.services import SERVICES, Service
 from airflow_provider_cloudstore.protocol.settings import EXTRAS
 from tests.support import connected, response, result_of
-
-PATHS = [value for field in dataclasses.fields(Service) if isinstance(value := getattr(Service(), field.name), Paths)]
-
-
-def test_the_convention_has_at_most_35_names() -> None:
-    in_paths = {plain(key) for paths in PATHS for keys in paths.alternatives for key in keys}
-    names = in_paths.union(convention.STATES, convention.FLAGS, convention.CODES, convention.ERRORS)
-    assert len(names) + len(convention.PENDING) <= 35, sorted(names)
 
 
 def test_every_field_is_an_extra_of_the_same_name_that_wins_over_the_row() -> None:
