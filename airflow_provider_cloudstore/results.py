@@ -9,7 +9,7 @@ from pendulum import DateTime
 
 Json = dict[str, Any] | list[Any] | str | int | float | bool | None
 
-XCom = TypeVar("XCom")
+Data = TypeVar("Data")
 
 
 class FolderDeletionXCom(TypedDict):
@@ -73,15 +73,15 @@ class BatchXCom(TypedDict):
     failures: list[BatchFailure]
 
 
-class _Result(Generic[XCom]):
+class _Result(Generic[Data]):
     __slots__ = ()
 
-    def to_dict(self) -> XCom:
+    def to_dict(self) -> Data:
         """Return the result as plain data, with dates as ISO 8601 in UTC. A download link includes its token."""
         data = {attribute.name: getattr(self, attribute.name) for attribute in fields(cast("Any", self))}
         moments = {name: value for name, value in data.items() if isinstance(value, DateTime)}
         texts = {name: moment.in_timezone("UTC").to_iso8601_string() for name, moment in moments.items()}
-        return cast("XCom", data | texts)
+        return cast("Data", data | texts)
 
 
 @dataclass(frozen=True, slots=True)

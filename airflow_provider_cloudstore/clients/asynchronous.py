@@ -17,7 +17,7 @@ from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, may_have_be
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
-from airflow_provider_cloudstore.protocol.call import Pause, Renew, steps_of
+from airflow_provider_cloudstore.protocol.call import Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -77,28 +77,30 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         :param permit: waits until the next request may be sent.
         """
         ends_at = time.monotonic() + budget
-        steps = steps_of(operation, self.settings, lambda: ends_at - time.monotonic(), max_attempts)
-        answer: Response | TransportFailure | Settings | None = None
+        steps = steps_of(operation, max_attempts or self.settings.max_attempts, lambda: ends_at - time.monotonic())
+        answer: Any = None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 return cast("T", end.value)
             match step:
-                case Request():
+                case Send():
                     if permit:
                         await permit()
-                    answer = await self.send(step, ends_at - time.monotonic())
+                    settings = self.settings
+                    answer = settings, await self.send(operation.request(settings), ends_at - time.monotonic())
                 case Renew(refused):
-                    answer = await self._renewed(refused)
+                    answer = await self.renew(refused)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
 
-    async def _renewed(self, refused: Secret) -> Settings:
+    async def renew(self, refused: Secret) -> bool:
+        """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.renew`."""
         async with self._renewing:
             if self._renew and self.settings.access_token == refused:
                 self.settings = await self._renew()
-            return self.settings
+        return self.settings.access_token != refused
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""

@@ -24,7 +24,7 @@ from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, 
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http, meanings
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
-from airflow_provider_cloudstore.protocol.call import Pause, Renew, steps_of
+from airflow_provider_cloudstore.protocol.call import Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -71,29 +71,34 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
     ) -> T:
-        """Run the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result."""
+        """Take the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result.
+
+        :param budget: seconds for all attempts and the pauses between them.
+        :param max_attempts: maximum number of requests; None for the connection's own maximum.
+        """
         ends_at = time.monotonic() + budget
-        steps = steps_of(operation, self.settings, lambda: ends_at - time.monotonic(), max_attempts)
-        answer: Response | TransportFailure | Settings | None = None
+        steps = steps_of(operation, max_attempts or self.settings.max_attempts, lambda: ends_at - time.monotonic())
+        answer: Any = None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 return cast("T", end.value)
             match step:
-                case Request():
-                    answer = self.send(step, ends_at - time.monotonic())
+                case Send():
+                    settings = self.settings
+                    answer = settings, self.send(operation.request(settings), ends_at - time.monotonic())
                 case Renew(refused):
-                    answer = self._renewed(refused)
+                    answer = self.renew(refused)
                 case Pause(seconds):
                     time.sleep(seconds)
 
-    def _renewed(self, refused: Secret) -> Settings:
-        """Return the settings, after renewing them if another thread has not replaced the refused token yet."""
+    def renew(self, refused: Secret) -> bool:
+        """Renew the settings, unless another thread has replaced the refused token; return whether there is another token."""
         with self._renewing:
             if self._renew and self.settings.access_token == refused:
                 self.settings = self._renew()
-            return self.settings
+        return self.settings.access_token != refused
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.

@@ -19,7 +19,21 @@ _REASONS = {
     **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
 
-OUT_OF_TIME = TransportFailure(meanings.NO_TIME_LEFT, "no time was left to send the request")
+_CHECK_HOST = (
+    "Check the port and the spelling of the host, that the service is running there, and that this machine can reach it (DNS, "
+    "firewall, VPN, proxy)."
+)
+_CHECK_TLS = (
+    "Check the port and the certificate of the host: if it speaks plain http there, the URL must begin with http://; for a "
+    "private certificate authority, set extra 'verify' to the path of its bundle."
+)
+_CHECK_PROXY = (
+    "Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), its user and password, and "
+    "that it may connect to the host."
+)
+OUT_OF_TIME = TransportFailure(
+    meanings.UNREACHABLE, "no time was left to send the request", "Allow the task more time: raise its execution_timeout."
+)
 
 
 def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
@@ -35,16 +49,16 @@ def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
 
 def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
     """Describe an exception that kept a request from being sent."""
-    meaning = meanings.PROXY_FAILED if through_proxy else meanings.UNREACHABLE
+    advice = _CHECK_PROXY if through_proxy else _CHECK_HOST
     if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
-        meaning = meanings.TLS_FAILED
-    return TransportFailure(meaning, f"no connection to the service: {_reason(error)}")
+        advice = _CHECK_TLS
+    return TransportFailure(meanings.UNREACHABLE, f"no connection to the service: {_reason(error)}", advice)
 
 
 def tunnel_refused(status: int) -> TransportFailure:
     """Describe a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
     reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
-    return TransportFailure(meanings.PROXY_FAILED, reason)
+    return TransportFailure(meanings.UNREACHABLE, reason, _CHECK_PROXY)
 
 
 def _reason(error: BaseException) -> str:

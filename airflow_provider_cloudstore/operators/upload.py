@@ -69,7 +69,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         may_repeat = self.retry_unknown_outcome
         with self._open_hook() as hook:
-            hook.get_conn()  # reads the connection: if that fails, nothing was sent
+            hook.connect()  # before the record says that the upload is being sent
 
             def send() -> RemoteUploadXCom:
                 return hook.upload_from_url(url, self.parameters, retry_unknown_outcome=may_repeat).to_dict()

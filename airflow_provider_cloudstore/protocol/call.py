@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol import extraction, meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
-from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
@@ -20,8 +20,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Send:
+    """A step: send the operation's request with the client's settings, and answer with these and its response or failure."""
+
+
+@dataclass(frozen=True, slots=True)
 class Renew:
-    """A step: renew the settings if they still have the token that was refused, and answer with the settings."""
+    """A step: renew the client's settings if they still have this token, and answer whether they have another token now."""
 
     refused: Secret
 
@@ -34,33 +39,28 @@ class Pause:
 
 
 def steps_of(
-    operation: Operation[T], settings: Settings, time_left: Callable[[], float], max_attempts: int | None = None
-) -> Generator[Request | Renew | Pause, Any, T]:
+    operation: Operation[T], max_attempts: int, time_left: Callable[[], float]
+) -> Generator[Send | Renew | Pause, Any, T]:
     """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
 
-    It yields what the client has to do next, receives the answer (to a request, its response or failure), and returns the result.
+    It yields what the client has to do next, receives the client's answer, and returns the operation's result.
 
-    :param settings: the settings of the client.
     :param time_left: returns the seconds that are left for attempts and pauses.
-    :param max_attempts: maximum number of requests; None for the connection's own maximum.
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
-    if settings.access_token == NO_TOKEN:  # until the first call of a connection with keys
-        settings = yield Renew(NO_TOKEN)
-    attempts = Attempts(max_attempts or settings.max_attempts)
-    has_renewed = False
+    attempts, has_renewed = Attempts(max_attempts), False
+    yield Renew(NO_TOKEN)  # only the first call of a connection with keys has no token
     while True:
         attempts.count += 1
-        call = Attempt(operation, settings, attempts)
-        outcome = call.interpret((yield operation.request(settings)))
-        if not isinstance(outcome, CloudStoreError):
-            return outcome
-        if isinstance(outcome, AuthenticationError) and not has_renewed:
-            has_renewed = True
-            settings = yield Renew(call.settings.access_token)
-            if settings.access_token != call.settings.access_token:
+        settings, outcome = yield Send()
+        ended = Attempt(operation, settings, attempts).interpret(outcome)
+        if not isinstance(ended, CloudStoreError):
+            return ended
+        if isinstance(ended, AuthenticationError) and not has_renewed:
+            has_renewed = yield Renew(settings.access_token)
+            if has_renewed:
                 continue
-        yield Pause(attempts.next_pause_or_raise(outcome, time_left()))
+        yield Pause(attempts.next_pause_or_raise(ended, time_left()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Attempt(Generic[T]):
     def interpret(self, outcome: Response | TransportFailure) -> T | CloudStoreError:
         """Return what the current attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
-            return self.error(outcome.meaning, outcome.reason)
+            return self.error(outcome.meaning, outcome.reason, advice=outcome.advice)
         operation, reading = self.operation, read(outcome, self.settings.service, self.secrets)
         found = operation.find(reading, self.settings)
         meaning = meanings.meaning_of(reading, operation, self.settings.service, has_result=found is not None)
@@ -91,29 +91,36 @@ class Attempt(Generic[T]):
             return operation.result(found, reading)
         if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.attempts.in_doubt)):
             return done
-        return self._error_of_response(meaning, reading, found)
+        return self._error_of_response(meaning, reading)
 
-    def _error_of_response(self, meaning: Meaning, reading: Reading, found: Any) -> CloudStoreError:
-        if found is not None:  # the message may repeat a download token that is in the response
-            reading = replace(reading, secrets=(*reading.secrets, *self.operation.secrets_of(found)))
-        lacks_token = meaning is meanings.NO_TOKEN_FOUND
-        # A single word may be a token in an undeclared field.
-        message = "" if lacks_token and " " not in reading.message else reading.message
-        shows_keys = not reading.problem and reading.data is not None and (lacks_token or not message)
+    def _error_of_response(self, meaning: Meaning, reading: Reading) -> CloudStoreError:
+        link = extraction.find_link("", reading, self.settings, refused=())
+        if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
+            reading = replace(reading, secrets=(*reading.secrets, *extraction.secrets_of(link)))
+        message, lacks_token = reading.message, meaning is meanings.NO_TOKEN_FOUND
+        if lacks_token and " " not in message:  # a single word may be a token in an undeclared field
+            message = ""
+        shows_keys = (lacks_token or not message) and not reading.problem and reading.data is not None
         details = "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
-        more = {"status": reading.response.status, "message": message, "retry_after": reading.response.retry_after}
+        more: dict[str, Any] = {
+            "status": reading.response.status,
+            "message": message,
+            "retry_after": reading.response.retry_after,
+        }
         return self.error(meaning, reading.status_text, details, **more)
 
-    def error(self, meaning: Meaning, seen: str, details: str = "", **more: Any) -> CloudStoreError:
+    def error(self, meaning: Meaning, seen: str, details: str = "", advice: str = "", **more: Any) -> CloudStoreError:
         """Return the error of the current attempt.
 
         :param seen: what was seen, such as ``HTTP 404``.
         :param details: what the service said, without secrets.
+        :param advice: what to do, if the advice of the meaning does not fit.
         :param more: further fields of the error.
         """
         operation, attempts = self.operation, self.attempts
         kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=attempts.in_doubt)
         earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
+        todo = advice or meaning.advice or kind.default_advice
         reason = meaning.says.format(seen)
         if meaning.names_address:
             connection = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
@@ -125,7 +132,7 @@ class Attempt(Generic[T]):
             operation=operation.name,
             subject=operation.redacted(self.secrets),
             attempts=attempts.count,
+            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), todo))),
             wait=meaning.wait,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), meaning.advice or kind.default_advice))),
             **more,
         )

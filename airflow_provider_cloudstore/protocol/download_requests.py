@@ -178,7 +178,7 @@ class Download:
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
-        return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.meaning.advice)
+        return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.advice)
 
     def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.

@@ -62,9 +62,10 @@ class Response:
 class TransportFailure:
     """A request without a complete response.
 
-    :param meaning: whether the request may have been sent (``IN_DOUBT``), or why it was not sent.
+    :param meaning: whether the request may have been sent (``IN_DOUBT``) or not (``UNREACHABLE``).
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library, which may hold secrets.
     """
 
     meaning: Meaning
     reason: str
+    advice: str = ""

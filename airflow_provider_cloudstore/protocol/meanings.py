@@ -32,7 +32,6 @@ class Meaning:
 
     :param error: the class of the error.
     :param wait: what a wait for a file does after the error.
-    :param may_have_effect: whether the call may have been carried out, so that one that must not be repeated ends as unknown.
     :param says: the reason, in which ``{}`` stands for what was seen.
     :param advice: what to do, if the advice of the error's class does not fit.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
@@ -40,14 +39,13 @@ class Meaning:
 
     error: type[CloudStoreError]
     wait: Wait
-    may_have_effect: bool = False
     says: str = "{}"
     advice: str = ""
     names_address: bool = False
 
     def error_class(self, *, may_be_repeated: bool, in_doubt: bool) -> type[CloudStoreError]:
         """Return the class of the error of a call; ``in_doubt`` says whether an earlier attempt may have had an effect."""
-        if self.may_have_effect and not may_be_repeated:
+        if self.error.may_have_effect and not may_be_repeated:
             return exceptions.OutcomeUnknownError
         if in_doubt and not self.error.sent:  # only the last attempt was not sent
             return exceptions.TransientServiceError
@@ -55,32 +53,12 @@ class Meaning:
 
 
 # Requests without a complete response.
-UNREACHABLE = Meaning(
-    exceptions.ServiceUnreachableError,
-    "goes on",
-    advice="Check the port and the spelling of the host, that the service is running there, and that this machine can reach it "
-    "(DNS, firewall, VPN, proxy).",
-    names_address=True,
-)
-TLS_FAILED = replace(
-    UNREACHABLE,
-    advice="Check the port and the certificate of the host: if it speaks plain http there, the URL must begin with http://; for "
-    "a private certificate authority, set extra 'verify' to the path of its bundle.",
-)
-PROXY_FAILED = replace(
-    UNREACHABLE,
-    advice="Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), its user and password, "
-    "and that it may connect to the host.",
-)
-NO_TIME_LEFT = Meaning(
-    exceptions.ServiceUnreachableError, "goes on", advice="Allow the task more time: raise its execution_timeout."
-)
-IN_DOUBT = Meaning(exceptions.TransientServiceError, "goes on", may_have_effect=True)
+UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, "goes on", names_address=True)
+IN_DOUBT = Meaning(exceptions.TransientServiceError, "goes on")
 """The request may have been carried out."""
 ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
     "ends",
-    may_have_effect=True,
     says="{}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )
@@ -120,7 +98,7 @@ REDIRECT = replace(BAD_REQUEST, says="{}, a redirect", advice=_REDIRECTED, names
 STATED_ERROR = Meaning(exceptions.ServiceError, "goes on", says="{}, but the service reports an error")
 UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
 """An error that does not match ``not_found_pattern``, so it does not mean that a file is not there yet."""
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, "tolerates", may_have_effect=True, names_address=True)
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, "tolerates", names_address=True)
 """The response cannot come from the service itself; it is a web page, for example."""
 NO_TOKEN_FOUND = Meaning(
     exceptions.InvalidResponseError, "tolerates", says="{}, but the response contains no token", names_address=True
@@ -128,7 +106,6 @@ NO_TOKEN_FOUND = Meaning(
 NO_FILE_ID = Meaning(
     exceptions.OutcomeUnknownError,
     "ends",
-    may_have_effect=True,
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
     advice="If the file arrived, correct that path.",
 )
@@ -165,8 +142,8 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
     elif has_result or operation.without_result is None:
         return None
     else:
-        meaning = NOT_YET if operation.without_result is NO_TOKEN_FOUND and reading.is_pending else operation.without_result
-    if not operation.idempotent and (has_result or meaning.may_have_effect):  # whatever else the response says
+        meaning = NOT_YET if operation.subject_must_exist and reading.is_pending else operation.without_result
+    if not operation.idempotent and (has_result or meaning.error.may_have_effect):  # whatever else the response says
         return ERROR_WITH_ID if has_result else meaning
     if reading.matches(service.token_refused_pattern):
         meaning = TOKEN_REFUSED

@@ -35,7 +35,7 @@ def parse_connection(connection: Any, extra: Mapping[str, Any], conn_id: str = "
     :param extra: the connection's extra, as :func:`read_extra` returns it.
     :raises ConfigurationError: if a field is invalid, or an extra is a misspelling of ``protected_folder_ids``.
     """
-    warnings = _warnings(extra)
+    warnings = _check_names(extra)
     given = {name: value for name, value in extra.items() if value not in (None, "")}
     known = SERVICES[_parse("service", given.get("service", API_V2))]
     service, options = Service(**_parse_all(Service, known | given)), _parse_all(Settings, given)
@@ -66,8 +66,8 @@ def read_extra(text: Any) -> dict[str, Any]:
     return {name.removeprefix(f"extra__{CONN_TYPE}__"): value for name, value in extra.items()}
 
 
-def _warnings(extra: Mapping[str, Any]) -> tuple[str, ...]:
-    """Describe the unknown extras."""
+def _check_names(extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """Describe the unknown extras, and refuse what may be meant to protect a folder."""
     unknown = sorted(extra.keys() - EXTRAS.keys())
     for name in unknown:
         if get_close_matches(name.lower(), ["protected_folder_ids"]):

@@ -31,7 +31,7 @@ def judged(
     return Attempt(asked, settings(**own), Attempts(4, count=1, in_doubt=in_doubt)).interpret(got)
 
 
-NEVER_SENT = (meanings.UNREACHABLE, meanings.TLS_FAILED, meanings.PROXY_FAILED)
+NEVER_SENT = (meanings.UNREACHABLE,)
 
 
 @pytest.mark.parametrize("meaning", [*NEVER_SENT, meanings.IN_DOUBT])

@@ -240,7 +240,7 @@ def test_a_call_that_has_no_time_left_sends_nothing_and_says_so(call_way: Way, f
         send(KINDS["link"], "f1")  # whose connection could be used again
         failed = checked(send(*CALLS[operation], budget=0))
     assert type(failed) is exceptions.ServiceUnreachableError
-    assert "no time was left to send the request; nothing was sent.\nAllow the task more time" in str(failed)
+    assert f"no time was left to send the request (at {fresh.url}); nothing was sent.\nAllow the task more time" in str(failed)
     assert fresh.state()["requests"] == {"link": 1}
 
 
