@@ -23,7 +23,7 @@ class Authorize(Operation[Settings]):
 
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
-    idempotent, subject_must_exist = True, False
+    may_be_repeated, subject_must_exist = True, False
     without_result = meanings.NO_TOKEN_FOUND
 
     def __init__(self, settings: Settings) -> None:

@@ -51,7 +51,7 @@ class CustomCall(Operation[Json]):
         self.path, self.name = f"/{below[1]}", f"{self.method} /{below[1]}"
         if known := _KNOWN.get(self.path.lower()):
             raise InvalidInputError(f"this path has a method of its own: use {known.hook_method}", operation=self.name)
-        self.idempotent = idempotent or self.method == "GET"
+        self.may_be_repeated = idempotent or self.method == "GET"
         super().__init__(settings, others=parameters)
 
     def result(self, found: None, reading: Reading) -> Json:

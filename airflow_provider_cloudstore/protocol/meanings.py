@@ -143,7 +143,7 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
         return None
     else:
         meaning = NOT_YET if operation.subject_must_exist and reading.is_pending else operation.without_result
-    if not operation.idempotent and (has_result or meaning.error.may_have_effect):  # whatever else the response says
+    if not operation.may_be_repeated and (has_result or meaning.error.may_have_effect):  # whatever else the response says
         return ERROR_WITH_ID if has_result else meaning
     if reading.matches(service.token_refused_pattern):
         meaning = TOKEN_REFUSED
@@ -166,7 +166,7 @@ def _of_error_status(status: int, reading: Reading, operation: Operation[Any], n
     response, meaning = reading.response, of_status(status)
     if response.status == 503 and response.retry_after is not None:
         # Varnish sends a page with this status after a timeout, when the upload may have been queued.
-        return IN_DOUBT if reading.problem and not operation.idempotent else LIMITED
+        return IN_DOUBT if reading.problem and not operation.may_be_repeated else LIMITED
     if meaning is MISSING and (reading.problem or not_found):
         return NO_SUCH_PATH
     if meaning is MISSING and not isinstance(reading.data, dict):

@@ -47,8 +47,8 @@ class Operation(Generic[T]):
     """The path below the service's ``api_path``."""
     parameters: ClassVar[Mapping[str, Guard]] = {}
     """The operation's own parameters by name, with their guards. The hooks' methods use the same names."""
-    idempotent: bool
-    """Whether repeating the operation has no further effect."""
+    may_be_repeated: bool
+    """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
     without_result: Meaning | None = None
@@ -65,8 +65,6 @@ class Operation(Generic[T]):
             raise replace(error, operation=self.name) from None
         self.token_refused = meanings.TOKEN_ENDED if settings.keys else meanings.TOKEN_REFUSED
         """What it means that the service refuses the token."""
-        self.may_be_repeated = self.idempotent
-        """Whether the operation is sent again when its outcome is unknown: it is idempotent, or the caller opted in."""
         self.subject = next(iter(self.arguments.values()), "")
         """The id or URL that the operation is about: its first argument; empty if it has none."""
         self.secrets = secrets_in(self.arguments)
@@ -151,7 +149,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     parameters: ClassVar[Mapping[str, Guard]] = {
         "folder_id": lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids)
     }
-    idempotent = subject_must_exist = True
+    may_be_repeated = subject_must_exist = True
     hints: ClassVar = {
         exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
         exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True.",
@@ -185,7 +183,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
     parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
-    idempotent = subject_must_exist = False
+    subject_must_exist = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
@@ -222,7 +220,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
-    idempotent = subject_must_exist = True
+    may_be_repeated = subject_must_exist = True
     without_result = meanings.NO_TOKEN_FOUND
     hints: ClassVar = {
         exceptions.InvalidResponseError: (

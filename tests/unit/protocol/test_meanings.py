@@ -60,8 +60,8 @@ def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
         (UploadFromUrl, {"in_doubt": True}, response(429), exceptions.RateLimitError),
         (UploadFromUrl, {"in_doubt": True}, response(403), exceptions.PermissionDeniedError),
         (UploadFromUrl, {"in_doubt": True}, response(200, PAGE), exceptions.InvalidResponseError),
-        (UploadFromUrl, {"in_doubt": True}, response(503, PAGE, retry_after="5"), exceptions.TransientServiceError),
-        (UploadFromUrl, {"in_doubt": True}, response(200, ENVELOPE | {"file_id": "f1"}), exceptions.OutcomeUnknownError),
+        (UploadFromUrl, {"in_doubt": True}, response(503, PAGE, retry_after="5"), exceptions.RateLimitError),
+        (UploadFromUrl, {"in_doubt": True}, response(200, ENVELOPE | {"file_id": "f1"}), exceptions.ServiceError),
         (UploadFromUrl, {"in_doubt": True}, response(401), exceptions.AuthenticationError),
     ],
 )
