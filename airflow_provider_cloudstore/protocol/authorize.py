@@ -28,7 +28,7 @@ class Authorize(Operation[Settings]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))
-        self.subject, self.token_refused = "", meanings.KEYS_REFUSED  # the first argument is a key
+        self.token_refused = meanings.KEYS_REFUSED
 
     def find(self, reading: Reading, settings: Settings) -> Settings | None:
         """Return the settings with the token and the account, if the response has a token."""

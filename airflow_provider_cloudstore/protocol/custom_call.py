@@ -53,6 +53,7 @@ class CustomCall(Operation[Json]):
             raise InvalidInputError(f"this path has a method of its own: use {known.hook_method}", operation=self.name)
         self.may_be_repeated = idempotent or self.method == "GET"
         super().__init__(settings, others=parameters)
+        self.subject = next(iter(self.arguments.values()), "")
 
     def result(self, found: None, reading: Reading) -> Json:
         """Return the parsed body."""

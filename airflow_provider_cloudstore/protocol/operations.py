@@ -58,15 +58,15 @@ class Operation(Generic[T]):
 
     def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
-            own = zip(self.parameters.items(), arguments, strict=True)
-            self.arguments = {name: guard(value, settings) for (name, guard), value in own}
-            self.arguments |= _validate_others(others or {}, ("access_token", *self.parameters))
+            given = zip(self.parameters.items(), arguments, strict=True)
+            own = {name: guard(value, settings) for (name, guard), value in given}
+            self.arguments = own | _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
         self.token_refused = meanings.TOKEN_ENDED if settings.keys else meanings.TOKEN_REFUSED
         """What it means that the service refuses the token."""
-        self.subject = next(iter(self.arguments.values()), "")
-        """The id or URL that the operation is about: its first argument; empty if it has none."""
+        self.subject = next(iter(own.values()), "")
+        """The id or URL that the operation is about: its first own argument; empty if it has none."""
         self.secrets = secrets_in(self.arguments)
         """The credentials in the arguments."""
 

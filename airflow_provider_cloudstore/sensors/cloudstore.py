@@ -50,8 +50,9 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         if not context.get("ti"):  # in a unit test, nothing can reschedule the task
             self.mode = "poke"
         self._wait = self._begin_wait()
-        with self._open_hook() as self._hook:
-            self._push_file_page(context, self._hook, self._wait.file_id)
+        with self._open_hook() as hook:
+            self._hook = hook
+            self._push_file_page(context, hook, self._wait.file_id)
             try:
                 super().execute(context)
             except AirflowSensorTimeout:  # its message names neither the file nor the response
