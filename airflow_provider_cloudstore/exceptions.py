@@ -1,6 +1,4 @@
-"""The errors of this package. They carry data in attributes, so that no caller has to parse a message.
-
-Class attributes answer what callers ask about an error, so that no caller has to list classes. Subclasses inherit them.
+"""The errors of this package. They carry data, so that no caller has to parse a message, or to list classes.
 
 A message has two lines. The first names the operation, the subject and what happened; the second says what to do. A message never
 includes the text of a library's exception, because libraries print whole URLs. Each part of a message is a single line, so that
@@ -19,7 +17,6 @@ Wait = Literal["ends", "goes on", "tolerates"]
 """What a wait for a file does after an error. ``tolerates``: it goes on until a series of such errors has lasted a while."""
 
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
-BASE_URL_ADVICE = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
 
 
 def one_line(text: str) -> str:
@@ -56,7 +53,7 @@ class CloudStoreError(AirflowException):
     retried: ClassVar[bool] = False
     """Whether the call itself makes another attempt, as long as it has attempts and time left."""
     default_advice: ClassVar[str] = ""
-    """What to do about an error that has no advice of its own."""
+    """What to do about an error that was raised without advice."""
 
     reason: str
     _: KW_ONLY
@@ -126,9 +123,6 @@ class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks to try later. The request had no effect."""
 
     retried = True
-    default_advice = (
-        "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
-    )
 
 
 class TransientServiceError(CloudStoreError):
@@ -136,7 +130,6 @@ class TransientServiceError(CloudStoreError):
 
     may_have_effect = True
     retried = True
-    default_advice = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
 class OutcomeUnknownError(PermanentError):
@@ -148,43 +141,27 @@ class OutcomeUnknownError(PermanentError):
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
-    default_advice = (
-        "Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set extra "
-        "'token_refused_pattern'."
-    )
-
 
 class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
 
     may_have_effect = True
-    default_advice = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
 class RequestRejectedError(CloudStoreError):
     """HTTP 409, 423 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
-    default_advice = (
-        "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
-    )
-
 
 class PermissionDeniedError(RequestRejectedError):
     """HTTP 403. Airflow's retries apply, because the response may come from a front end."""
-
-    default_advice = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
 class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
-    default_advice = f"Check the id, and {BASE_URL_ADVICE}"
-
 
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
-
-    default_advice = f"The same request would be rejected again. Check the arguments, and {BASE_URL_ADVICE}"
 
 
 class AuthenticationError(RequestRejectedError):
@@ -192,11 +169,6 @@ class AuthenticationError(RequestRejectedError):
 
     Airflow's retries apply, because a rotation may be under way.
     """
-
-    default_advice = (
-        "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read "
-        "once more, and no newer token works; Airflow's retries read it again."
-    )
 
 
 class ChecksumError(PermanentError):

@@ -74,7 +74,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Take the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result.
 
         :param budget: seconds for all attempts and the pauses between them.
-        :param max_attempts: maximum number of requests; None for the connection's own maximum.
         """
         ends_at = time.monotonic() + budget
         steps = steps_of(operation, max_attempts or self.settings.max_attempts, lambda: ends_at - time.monotonic())

@@ -46,8 +46,6 @@ def proxy_for(settings: Settings, url: str) -> Secret | None:
 def ca_bundle(settings: Settings) -> str | Literal[False]:
     """Return the path of the trusted CA bundle, chosen as ``requests`` does; False if no certificate is to be verified.
 
-    This function reads the bundle, so never call it on an event loop.
-
     :raises ConfigurationError: if the bundle cannot be read, or has no certificate.
     """
     if settings.verify is False:

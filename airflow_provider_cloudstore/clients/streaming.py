@@ -27,7 +27,6 @@ def stream(
 
     :param client: its connection's timeout limits the wait for each response and for each piece of its body.
     :param file: an empty local file, open for writing and reading.
-    :param path: the path of the target, for the result.
     :param create_link: creates a link; its errors are not retried.
     :param longest_pause: returns the maximum seconds of a pause.
     """

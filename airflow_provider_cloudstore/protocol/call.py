@@ -65,11 +65,7 @@ def steps_of(
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[T]):
-    """An operation with the settings and the attempts of the current attempt.
-
-    :param settings: the settings that the current attempt is sent with.
-    :param attempts: the attempts so far; by default, the current attempt is the only one.
-    """
+    """One attempt of an operation: with which settings it is sent, and how many attempts have been made."""
 
     operation: Operation[T]
     settings: Settings
@@ -115,12 +111,11 @@ class Attempt(Generic[T]):
         :param seen: what was seen, such as ``HTTP 404``.
         :param details: what the service said, without secrets.
         :param advice: what to do, if the advice of the meaning does not fit.
-        :param more: further fields of the error.
         """
         operation, attempts = self.operation, self.attempts
         kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=attempts.in_doubt)
         earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
-        todo = advice or meaning.advice or kind.default_advice
+        todo = advice or (meaning.advice if kind is meaning.error else "")  # else the operation has a hint
         reason = meaning.says.format(seen)
         if meaning.names_address:
             connection = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""

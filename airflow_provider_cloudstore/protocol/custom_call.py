@@ -23,7 +23,6 @@ class CustomCall(Operation[Json]):
 
     :param path: the path below the service's ``api_path``.
     :param parameters: the parameters by name; each value is a text or an integer.
-    :param idempotent: whether a POST counts as idempotent, as a GET always does.
     :raises InvalidInputError: if an argument cannot be sent, or if the path belongs to an operation that has its own guards.
     """
 

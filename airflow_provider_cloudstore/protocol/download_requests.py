@@ -110,7 +110,6 @@ class Download:
     def request(self, url: str) -> Request:
         """Return a request for the bytes after the received ones, or for the whole file. It does not contain the access token.
 
-        :param url: the URL of the link, or of a redirect.
         :raises BadRequestError: if a request would expose the token in the URL.
         """
         if problem := url_problem(url, allow_http=self.settings.allow_http):
@@ -154,13 +153,15 @@ class Download:
     def _rejection(self, head: Response) -> CloudStoreError:
         reason = f"HTTP {head.status}"
         if head.status in (206, 416):
-            return self._error(exceptions.TransientServiceError, f"{reason} in place of the rest of the file", head)
+            reason += " in place of the rest of the file"
+            return self._error(exceptions.TransientServiceError, reason, head, meanings.IN_DOUBT.advice)
         if head.status in _LINK_REJECTED:
             return self._error(
                 exceptions.TransientServiceError, f"{reason}: the download host rejected the link", head, _ON_REJECTED
             )
         if head.status >= 300:
-            return self._error(meanings.of_status(head.status).error, reason, head)
+            meaning = meanings.of_status(head.status)
+            return self._error(meaning.error, reason, head, meaning.advice)
         return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
 
     def add(self, piece: bytes) -> None:
@@ -178,13 +179,13 @@ class Download:
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
-        return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.advice)
+        return self._error(
+            failure.meaning.error, f"download host: {failure.reason}", advice=failure.advice or failure.meaning.advice
+        )
 
     def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.
 
-        :param link: the link of the last attempt.
-        :param path: where the file is written.
         :param beginning: the first :data:`BEGINNING` bytes of the file.
         :raises ChecksumError: if the file's SHA-256 is not the expected SHA-256.
         :raises InvalidResponseError: if the host sent a web page or an error in place of the file, and no SHA-256 is expected.

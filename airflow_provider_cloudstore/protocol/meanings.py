@@ -19,21 +19,18 @@ from airflow_provider_cloudstore.protocol.services import Service
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
+_BASE_URL = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
 _NO_SUCH_PATH = (
-    f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {exceptions.BASE_URL_ADVICE} "
+    f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {_BASE_URL} "
     "If the response does mean that, extra 'not_found_pattern' must match it."
 )
-_REDIRECTED = "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """A row of the table.
+    """A row of the table: the class of the error, what a wait for a file does after it, and what to do about it.
 
-    :param error: the class of the error.
-    :param wait: what a wait for a file does after the error.
     :param says: the reason, in which ``{}`` stands for what was seen.
-    :param advice: what to do, if the advice of the error's class does not fit.
     :param names_address: whether the reason names the connection and its address, because they may be wrong.
     """
 
@@ -54,20 +51,26 @@ class Meaning:
 
 # Requests without a complete response.
 UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, "goes on", names_address=True)
-IN_DOUBT = Meaning(exceptions.TransientServiceError, "goes on")
-"""The request may have been carried out."""
-ERROR_WITH_ID = Meaning(
-    exceptions.OutcomeUnknownError,
-    "ends",
-    says="{}, and the service reports an error beside the file's id",
-    advice="If this response means success, extra 'success_when' must say so.",
+IN_DOUBT = Meaning(
+    exceptions.TransientServiceError,
+    "goes on",
+    advice="The service failed or did not respond. If retries do not help, ask whoever runs the service.",
 )
-"""The response to an upload contains a file's id, but also reports an error."""
+"""The request may have been carried out."""
 
 # Errors of the service.
-LIMITED = Meaning(exceptions.RateLimitError, "goes on")
+LIMITED = Meaning(
+    exceptions.RateLimitError,
+    "goes on",
+    advice="The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool.",
+)
 TOKEN_REFUSED = Meaning(
-    exceptions.AuthenticationError, "ends", says="{}: the service refused the access token", names_address=True
+    exceptions.AuthenticationError,
+    "ends",
+    says="{}: the service refused the access token",
+    advice="Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was "
+    "read once more, and no newer token works; Airflow's retries read it again.",
+    names_address=True,
 )
 TOKEN_ENDED = replace(
     TOKEN_REFUSED,
@@ -83,33 +86,67 @@ KEYS_REFUSED = Meaning(
     advice="Set both to the two keys of the account.",
     names_address=True,
 )
-FORBIDDEN = Meaning(exceptions.PermissionDeniedError, "tolerates", names_address=True)
-MISSING = Meaning(exceptions.NotFoundError, "goes on")
+FORBIDDEN = Meaning(
+    exceptions.PermissionDeniedError,
+    "tolerates",
+    advice="The token lacks a permission, or a firewall rejected the request. Check both, and the id.",
+    names_address=True,
+)
+MISSING = Meaning(exceptions.NotFoundError, "goes on", advice=f"Check the id, and {_BASE_URL}")
 """The service says that the subject does not exist."""
 NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, "tolerates", advice=_NO_SUCH_PATH, names_address=True)
 """HTTP 404 that does not mean a folder or file: it is a web page, or does not match ``not_found_pattern``."""
 MAYBE_NO_SUCH_PATH = replace(NO_SUCH_PATH, wait="goes on")
 """HTTP 404 that may mean either: its body is not a JSON object."""
-REJECTED = Meaning(exceptions.RequestRejectedError, "tolerates")
-BAD_REQUEST = Meaning(exceptions.BadRequestError, "tolerates")
-REDIRECT = replace(BAD_REQUEST, says="{}, a redirect", advice=_REDIRECTED, names_address=True)
+REJECTED = Meaning(
+    exceptions.RequestRejectedError,
+    "tolerates",
+    advice="Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments.",
+)
+BAD_REQUEST = Meaning(
+    exceptions.BadRequestError,
+    "tolerates",
+    advice=f"The same request would be rejected again. Check the arguments, and {_BASE_URL}",
+)
+REDIRECT = replace(
+    BAD_REQUEST,
+    says="{}, a redirect",
+    advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
+    names_address=True,
+)
 
 # Responses with HTTP 2xx that are not a success.
-STATED_ERROR = Meaning(exceptions.ServiceError, "goes on", says="{}, but the service reports an error")
+STATED_ERROR = Meaning(
+    exceptions.ServiceError,
+    "goes on",
+    says="{}, but the service reports an error",
+    advice="Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set "
+    "extra 'token_refused_pattern'.",
+)
 UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
 """An error that does not match ``not_found_pattern``, so it does not mean that a file is not there yet."""
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, "tolerates", names_address=True)
-"""The response cannot come from the service itself; it is a web page, for example."""
-NO_TOKEN_FOUND = Meaning(
-    exceptions.InvalidResponseError, "tolerates", says="{}, but the response contains no token", names_address=True
+NOT_A_RESPONSE = Meaning(
+    exceptions.InvalidResponseError,
+    "tolerates",
+    advice="Check that the connection's host is the API's base URL, and that no proxy or login page responds instead.",
+    names_address=True,
 )
+"""The response cannot come from the service itself; it is a web page, for example."""
+NO_TOKEN_FOUND = replace(NOT_A_RESPONSE, says="{}, but the response contains no token")
+ERROR_WITH_ID = Meaning(
+    exceptions.OutcomeUnknownError,
+    "ends",
+    says="{}, and the service reports an error beside the file's id",
+    advice="If this response means success, extra 'success_when' must say so.",
+)
+"""The response to an upload contains a file's id, but also reports an error."""
 NO_FILE_ID = Meaning(
     exceptions.OutcomeUnknownError,
     "ends",
     says="{}, but the response has no file id at the path in extra 'file_id_path'",
     advice="If the file arrived, correct that path.",
 )
-NOT_YET = Meaning(exceptions.NotFoundError, "goes on", says="{}: the file is not ready yet")
+NOT_YET = replace(MISSING, says="{}: the file is not ready yet")
 
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,

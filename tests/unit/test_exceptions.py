@@ -70,8 +70,8 @@ def test_what_may_have_had_an_effect_was_sent_and_a_wait_ends_where_a_task_does(
 
 
 def test_the_advice_is_of_the_error_or_its_class() -> None:
-    assert str(exceptions.NotFoundError("HTTP 404", advice="Ask Ada.")) == "HTTP 404.\nAsk Ada."
-    assert "ask whoever runs the service" in str(exceptions.TransientServiceError("x", operation="remote upload"))
+    assert str(exceptions.ChecksumError("x", advice="Ask Ada.")) == "x.\nAsk Ada."
+    assert "Check expected_sha256" in str(exceptions.ChecksumError("x", operation="download"))
 
 
 # What a terminal or a log interprets: line breaks of every kind, escapes of a terminal, and what reverses the order of text.
