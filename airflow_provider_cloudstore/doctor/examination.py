@@ -64,7 +64,7 @@ class Answer:
             yield "the service's error was read as a success; set extra 'success_when'"
         if self.error and not (wanted and isinstance(self.error, wanted)):
             is_declarable = wanted and not self.reading.problem and not isinstance(self.error, exceptions.AuthenticationError)
-            todo = f"Extra '{extra}' must match what the service says" if is_declarable else self.error.advice
+            todo = f"Extra '{extra}' must match if it says so; else check the path" if is_declarable else self.error.advice
             yield f"{self.name}: {type(self.error).__name__}. {todo}"
         if self.name == "link" and not (self.error or self.result.url_with_token):
             yield "link: no URL to download from; set extra 'download_url_path' or 'download_url'"

@@ -83,7 +83,7 @@ KEYS_REFUSED = Meaning(
     exceptions.ConfigurationError,  # permanent, because an account may lock itself
     "ends",
     says="{}: the service gave no access token for the connection's login and password",
-    advice="Set both to the two keys of the account.",
+    advice="Set the login to the first key of the account, and the password to the second.",
     names_address=True,
 )
 FORBIDDEN = Meaning(

@@ -152,5 +152,5 @@ def test_keys_are_tried_where_the_service_gives_a_token_for_them(monkeypatch: py
         assert [step["outcome"] for step in report.steps] == ["NotFoundError", "AuthenticationError", "RemoteUpload"]
         assert emulator.access_token not in str(report)
         monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(json.loads(emulator.connection) | {"login": "0" * 64}))
-        with pytest.raises(ConfigurationError, match="two keys of the account"):
+        with pytest.raises(ConfigurationError, match="the first key of the account"):
             diagnose()
