@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BASE_URL = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
 _NO_SUCH_PATH = (
-    f"This 404 does not say that the folder or file is missing: it may be a front end's. Check {_BASE_URL} "
+    f"This does not say that the folder or file is missing: it may be a front end's. Check {_BASE_URL} "
     "If the response does mean that, extra 'not_found_pattern' must match it."
 )
 

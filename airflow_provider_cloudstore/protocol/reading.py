@@ -88,7 +88,7 @@ class Reading:
 
     def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
         """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
-        if condition and isinstance(self.data, (dict, list)):
+        if condition and self.response.body.strip() and not isinstance(self.data, str):
             return not condition.holds(self.data)
         return convention.reports_error(self.data, has_result=has_result)
 

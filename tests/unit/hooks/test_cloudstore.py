@@ -158,7 +158,7 @@ WORKS = "The connection works: the service accepts the token"
             {"status_code": 404, "text": "<html>nginx"},
             {},
             False,
-            r"^connection test: HTTP 404.*\nThis 404 does not say that .* is missing.* Check that the connection's host",
+            r"^connection test: HTTP 404.*\nThis does not say that .* is missing.* Check that the connection's host",
         ),
         ({"status_code": 401}, {}, False, r"refused the access token \(at https://files.example.com\)(.|\n)*password"),
         (

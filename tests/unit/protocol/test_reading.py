@@ -166,6 +166,8 @@ def test_success_when_decides_alone_and_for_each_call_or_for_one() -> None:
     assert ending("link", {"token": "t-1"}, success_when=of_one) == "t-1"
     assert ending("delete", [{"done": True}], success_when="0.done=true") == "True"
     assert ending("delete", [{"done": False}], success_when="0.done=true") == "ServiceError"
+    assert {ending("delete", body, success_when="done") for body in ("null", "true", "5", "[]")} == {"ServiceError"}
+    assert {ending("delete", body, success_when="done") for body in ("", " ", "OK")} == {"True"}
 
 
 def test_an_upload_needs_an_id_only_where_the_connection_says_where_it_is() -> None:
