@@ -37,3 +37,7 @@ class Authorize(Operation[Settings]):
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             return None
         return settings.with_token(Secret(token), str(account))
+
+    def secrets_of(self, result: Settings) -> tuple[Secret, ...]:
+        """Return the token."""
+        return (result.access_token,)

@@ -87,12 +87,13 @@ class Attempt(Generic[T]):
             return operation.result(found, reading)
         if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.attempts.in_doubt)):
             return done
-        return self._error_of_response(meaning, reading)
+        return self._error_of_response(meaning, reading, found)
 
-    def _error_of_response(self, meaning: Meaning, reading: Reading) -> CloudStoreError:
-        link = extraction.find_link("", reading, self.settings, refused=())
-        if link and not isinstance(reading.data, str):  # the message of any operation may repeat a download token
-            reading = replace(reading, secrets=(*reading.secrets, *extraction.secrets_of(link)))
+    def _error_of_response(self, meaning: Meaning, reading: Reading, found: Any) -> CloudStoreError:
+        if not isinstance(reading.data, str):  # the message of any operation may repeat a token that is in the response
+            link = extraction.find_link("", reading, self.settings, refused=())
+            tokens = extraction.secrets_of(link) if link else self.operation.secrets_of(found) if found else ()
+            reading = replace(reading, secrets=(*reading.secrets, *tokens))
         message, lacks_token = reading.message, meaning is meanings.NO_TOKEN_FOUND
         if lacks_token and " " not in message:  # a single word may be a token in an undeclared field
             message = ""

@@ -21,7 +21,6 @@ _KNOWN = {operation.path.lower(): operation for operation in OPERATIONS}
 class CustomCall(Operation[Json]):
     """A call with the caller's own method, path and parameters. Its result is the parsed body, without secrets.
 
-    :param path: the path below the service's ``api_path``.
     :param parameters: the parameters by name; each value is a text or an integer.
     :raises InvalidInputError: if an argument cannot be sent, or if the path belongs to an operation that has its own guards.
     """

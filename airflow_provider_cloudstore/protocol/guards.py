@@ -1,7 +1,6 @@
 """Refuses values that must not be sent. An id that would have to be decoded or interpreted is refused, too.
 
-Deleting is permanent, so a folder id must plainly be the id of one folder. A file id deletes nothing, so it is refused only if it
-cannot be an id.
+Deleting is permanent, so a folder id must plainly be the id of one folder; a file id is refused only if it cannot be an id.
 """
 
 from __future__ import annotations

@@ -170,18 +170,16 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
     not_found = service.not_found_pattern if operation.subject_must_exist else None
-    if not reading.is_2xx:
-        meaning = _of_error_status(reading.response.status, reading, operation, not_found)
-    elif reading.problem:
-        meaning = NOT_A_RESPONSE
-    elif reading.reports_error(service.condition_of(operation.key), has_result=has_result):
-        meaning = _of_stated_error(reading, operation, not_found)
-    elif has_result or operation.without_result is None:
-        return None
-    else:
+    if reading.is_2xx and not reading.problem and not reading.reports_error(service.condition_of(operation.key), has_result):
+        if has_result or operation.without_result is None:
+            return None
         meaning = NOT_YET if operation.subject_must_exist and reading.is_pending else operation.without_result
-    if not operation.may_be_repeated and (has_result or meaning.error.may_have_effect):  # whatever else the response says
-        return ERROR_WITH_ID if has_result else meaning
+    else:
+        meaning = _of_error(reading, not_found)
+    if has_result and operation.error_with_result:
+        return operation.error_with_result
+    if meaning.error.may_have_effect and not operation.may_be_repeated:  # whatever else the response says
+        return meaning
     if reading.matches(service.token_refused_pattern):
         meaning = TOKEN_REFUSED
     elif reading.matches(not_found):
@@ -189,21 +187,18 @@ def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *,
     return operation.token_refused if meaning is TOKEN_REFUSED else meaning
 
 
-def _of_stated_error(reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:
-    """Return what an error in a 2xx response means that no pattern matches."""
-    if reading.stated_status:
-        return _of_error_status(reading.stated_status, reading, operation, not_found)
-    if INTERNAL_ERROR.search(reading.words):
-        return IN_DOUBT
-    return UNMATCHED_ERROR if not_found else STATED_ERROR
-
-
-def _of_error_status(status: int, reading: Reading, operation: Operation[Any], not_found: re.Pattern[str] | None) -> Meaning:
-    """Return what an HTTP status means for an operation, with the response that has or states it, if no pattern matches."""
-    response, meaning = reading.response, of_status(status)
+def _of_error(reading: Reading, not_found: re.Pattern[str] | None) -> Meaning:
+    """Return what an error means that no pattern matches: by its HTTP status, or by what a 2xx says."""
+    response, stated = reading.response, reading.stated_status
+    if reading.is_2xx and reading.problem:
+        return NOT_A_RESPONSE
+    if reading.is_2xx and not stated:
+        said = UNMATCHED_ERROR if not_found else STATED_ERROR
+        return IN_DOUBT if INTERNAL_ERROR.search(reading.words) else said
     if response.status == 503 and response.retry_after is not None:
-        # Varnish sends a page with this status after a timeout, when the upload may have been queued.
-        return IN_DOUBT if reading.problem and not operation.may_be_repeated else LIMITED
+        # Varnish sends a page with this status after a timeout, when the call may have been carried out.
+        return IN_DOUBT if reading.problem else LIMITED
+    meaning = of_status(stated or response.status)
     if meaning is MISSING and (reading.problem or not_found):
         return NO_SUCH_PATH
     if meaning is MISSING and not isinstance(reading.data, dict):

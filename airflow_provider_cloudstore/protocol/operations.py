@@ -51,10 +51,12 @@ class Operation(Generic[T]):
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
+    error_with_result: Meaning | None = None
+    """What an error means beside what :meth:`find` looks for, whatever else the response says."""
     without_result: Meaning | None = None
     """What a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
-    """What to do about an error of this operation, by the error's class; the advice of the class follows."""
+    """What to do about an error of this operation, by the error's class; the advice of the meaning follows."""
 
     def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
@@ -184,6 +186,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     method, path = "POST", "/file/url_upload_add"
     parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
     subject_must_exist = False
+    error_with_result = meanings.ERROR_WITH_ID
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "

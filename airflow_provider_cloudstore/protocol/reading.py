@@ -86,7 +86,7 @@ class Reading:
         """The words for an error message: without secrets, and then cut, because half a secret would not be recognized."""
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
-    def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
+    def reports_error(self, condition: Condition | None, has_result: bool) -> bool:
         """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
         if condition and self.response.body.strip() and not isinstance(self.data, str):
             return not condition.holds(self.data)

@@ -46,7 +46,7 @@ class Secret:
 _CREDENTIAL_NAME = re.compile(
     "(?:token|password|passwd|passphrase|pwd|secret|signature|sig|credential|cookie|jwt|authorization|sess(?:ion)? ?id"
     "|(?:api|access|secret|private|signing|encryption|account|shared|subscription) ?key(?: ?id)?"
-    r"|\b(?:pass|pw|pin|otp|auth|sid|session|key(?=[12])))s? ?[0-9]*$"
+    r"|\b(?:pass|pw|pin|otp|auth|sid|session)|^key(?=[12]$))s? ?[0-9]*$"
 )
 # Common words: masking them would garble every log.
 _WORD = re.compile(

@@ -1,7 +1,6 @@
 """Declares everything that is particular to a service.
 
-Each field of :class:`Service` is an extra of the same name, which overrides the row of a known service. So a service that nobody
-knows is declared with a handful of extras.
+Each field of :class:`Service` is an extra of the same name, which overrides the row of a known service.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ SERVICES: dict[str, dict[str, Any]] = {
         "api_path": "/api/v2",
         "token_in": IN_PARAMETER,
         "authorize": True,
-        "success_when": {"": "status=success", "upload": None},  # the answer to an upload is not known
+        "success_when": {"": "_status=success|status=success", "upload": None},  # the answer to an upload is not known
         "message_path": "response|message|0",
         "download_url_path": "data.download_url",
         "not_found_pattern": "could not find (file|folder) based on",

@@ -45,6 +45,8 @@ def test_the_token_and_the_account_go_with_every_call_and_the_credentials_are_se
     )
     assert {secret.reveal() for secret in own.secrets} == {"t0ken", KEY_1, KEY_2}
     assert not [word for word in ("t0ken", "158642", KEY_1, KEY_2) if word in repr(own)]
+    repeated = response(200, {"_status": "error", "response": "no t0ken-1", "data": {"access_token": "t0ken-1"}})
+    assert "service reports an error: no ***" in str(Attempt(Authorize(site()), site()).interpret(repeated))
 
 
 @pytest.mark.parametrize(

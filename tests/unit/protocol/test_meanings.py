@@ -60,8 +60,8 @@ def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
         (UploadFromUrl, {"in_doubt": True}, response(429), exceptions.RateLimitError),
         (UploadFromUrl, {"in_doubt": True}, response(403), exceptions.PermissionDeniedError),
         (UploadFromUrl, {"in_doubt": True}, response(200, PAGE), exceptions.InvalidResponseError),
-        (UploadFromUrl, {"in_doubt": True}, response(503, PAGE, retry_after="5"), exceptions.RateLimitError),
-        (UploadFromUrl, {"in_doubt": True}, response(200, ENVELOPE | {"file_id": "f1"}), exceptions.ServiceError),
+        (UploadFromUrl, {"in_doubt": True}, response(503, PAGE, retry_after="5"), exceptions.TransientServiceError),
+        (UploadFromUrl, {"in_doubt": True}, response(200, ENVELOPE | {"file_id": "f1"}), exceptions.OutcomeUnknownError),
         (UploadFromUrl, {"in_doubt": True}, response(401), exceptions.AuthenticationError),
     ],
 )
@@ -131,4 +131,4 @@ def test_retry_after_is_seconds_or_an_http_date_to_come_and_without_it_a_503_lea
 )
 def test_a_503_with_a_time_that_is_no_clear_response_leaves_an_upload_in_doubt(got: Response) -> None:
     assert type(judged(UploadFromUrl, got)) is exceptions.OutcomeUnknownError
-    assert type(judged(DeleteFolder, got)) is exceptions.RateLimitError
+    assert judged(DeleteFolder, got).retry_after == 5
