@@ -41,7 +41,6 @@ class CloudStoreError(AirflowException):
     :param retry_after: seconds that the service asked to wait (``Retry-After``); None if it did not ask.
     :param message: the service's message, without secrets; empty if the response had no message or was a web page.
     :param advice: what to do; by default, :attr:`default_advice`.
-    :param wait: what a wait for a file does after the error.
     """
 
     permanent: ClassVar[bool] = False
@@ -52,6 +51,8 @@ class CloudStoreError(AirflowException):
     """Whether the operation may have been carried out in spite of the error."""
     retried: ClassVar[bool] = False
     """Whether the call itself makes another attempt, as long as it has attempts and time left."""
+    wait: ClassVar[Wait] = "tolerates"
+    """What a wait for a file does after the error."""
     default_advice: ClassVar[str] = ""
     """What to do about an error that was raised without advice."""
 
@@ -64,7 +65,6 @@ class CloudStoreError(AirflowException):
     retry_after: float | None = None
     message: str = ""
     advice: str = ""
-    wait: Wait = "ends"
 
     def __post_init__(self) -> None:
         self.advice = self.advice or self.default_advice
@@ -100,6 +100,7 @@ class PermanentError(CloudStoreError, AirflowFailException):
     """The same request would fail again or must not be repeated, so Airflow does not retry the task."""
 
     permanent = True
+    wait: ClassVar[Wait] = "ends"
 
 
 class ConfigurationError(PermanentError):
@@ -117,12 +118,14 @@ class ServiceUnreachableError(CloudStoreError):
 
     sent = False
     retried = True
+    wait = "goes on"
 
 
 class RateLimitError(CloudStoreError):
     """HTTP 429 or 425, or 503 with a valid ``Retry-After``: the service asks to try later. The request had no effect."""
 
     retried = True
+    wait = "goes on"
 
 
 class TransientServiceError(CloudStoreError):
@@ -130,6 +133,7 @@ class TransientServiceError(CloudStoreError):
 
     may_have_effect = True
     retried = True
+    wait = "goes on"
 
 
 class OutcomeUnknownError(PermanentError):
@@ -159,9 +163,13 @@ class PermissionDeniedError(RequestRejectedError):
 class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
+    wait = "goes on"
+
 
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
+
+    wait = "tolerates"
 
 
 class AuthenticationError(RequestRejectedError):
@@ -169,6 +177,8 @@ class AuthenticationError(RequestRejectedError):
 
     Airflow's retries apply, because a rotation may be under way.
     """
+
+    wait = "ends"
 
 
 class ChecksumError(PermanentError):

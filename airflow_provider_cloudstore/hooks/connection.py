@@ -80,7 +80,6 @@ def _parsed(conn_id: str, connection: Connection | None) -> Settings:
         if connection is None:
             raise CloudStoreError(  # not permanent: Airflow says the same if a secrets backend or the API server is away
                 "it is not defined, or Airflow cannot read it",
-                wait="tolerates",  # Airflow's command line rotates a token by deleting and re-adding the connection
                 advice=f"Add it in Admin > Connections with type '{CONN_TYPE}', or set the environment variable "
                 f"AIRFLOW_CONN_{conn_id.upper()} to a URI, or to a JSON object with only a connection's keys.",
             )

@@ -24,11 +24,10 @@ class Authorize(Operation[Settings]):
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     may_be_repeated, subject_must_exist = True, False
-    without_result = meanings.NO_TOKEN_FOUND
+    without_result, token_refused = meanings.NO_TOKEN_FOUND, meanings.KEYS_REFUSED
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))
-        self.token_refused = meanings.KEYS_REFUSED
 
     def find(self, reading: Reading, settings: Settings) -> Settings | None:
         """Return the settings with the token and the account, if the response has a token."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol import extraction, meanings
+from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.meanings import Meaning
@@ -90,21 +90,20 @@ class Attempt(Generic[T]):
         return self._error_of_response(meaning, reading, found)
 
     def _error_of_response(self, meaning: Meaning, reading: Reading, found: Any) -> CloudStoreError:
-        if not isinstance(reading.data, str):  # the message of any operation may repeat a token that is in the response
-            link = extraction.find_link("", reading, self.settings, refused=())
-            tokens = extraction.secrets_of(link) if link else self.operation.secrets_of(found) if found else ()
-            reading = replace(reading, secrets=(*reading.secrets, *tokens))
+        if found:  # the message may repeat a token that is in the response
+            reading = replace(reading, secrets=(*reading.secrets, *self.operation.secrets_of(found)))
         message, lacks_token = reading.message, meaning is meanings.NO_TOKEN_FOUND
         if lacks_token and " " not in message:  # a single word may be a token in an undeclared field
             message = ""
         shows_keys = (lacks_token or not message) and not reading.problem and reading.data is not None
-        details = "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
-        more: dict[str, Any] = {
-            "status": reading.response.status,
-            "message": message,
-            "retry_after": reading.response.retry_after,
-        }
-        return self.error(meaning, reading.status_text, details, **more)
+        return self.error(
+            meaning,
+            reading.status_text,
+            "; ".join(filter(None, (message, reading.key_names if shows_keys else ""))),
+            status=reading.response.status,
+            message=message,
+            retry_after=reading.response.retry_after,
+        )
 
     def error(self, meaning: Meaning, seen: str, details: str = "", advice: str = "", **more: Any) -> CloudStoreError:
         """Return the error of the current attempt.
@@ -117,10 +116,7 @@ class Attempt(Generic[T]):
         kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=attempts.in_doubt)
         earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
         todo = advice or (meaning.advice if kind is meaning.error else "")  # else the operation has a hint
-        reason = meaning.says.format(seen)
-        if meaning.names_address:
-            connection = f"connection '{self.settings.conn_id}' " if self.settings.conn_id else ""
-            reason += f" ({connection}at {self.settings.route})"
+        reason = meaning.says.format(seen=seen, address=self.settings.address)
         if details:
             reason = f"{reason}: {details}".rstrip(". ")
         return kind(
@@ -129,6 +125,5 @@ class Attempt(Generic[T]):
             subject=operation.redacted(self.secrets),
             attempts=attempts.count,
             advice=" ".join(filter(None, (earlier, operation.hints.get(kind), todo))),
-            wait=meaning.wait,
             **more,
         )

@@ -7,11 +7,11 @@ response, by the rules in docs/operate/responses.md; the clients find that of a 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.exceptions import CloudStoreError, Wait
+from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.convention import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.services import Service
@@ -20,25 +20,20 @@ if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
 _BASE_URL = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
-_NO_SUCH_PATH = (
-    f"This does not say that the folder or file is missing: it may be a front end's. Check {_BASE_URL} "
-    "If the response does mean that, extra 'not_found_pattern' must match it."
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """A row of the table: the class of the error, what a wait for a file does after it, and what to do about it.
+    """A row of the table: the class of the error, and the two lines of its message.
 
-    :param says: the reason, in which ``{}`` stands for what was seen.
-    :param names_address: whether the reason names the connection and its address, because they may be wrong.
+    :param advice: what to do.
+    :param says: the reason, in which ``{seen}`` stands for what was seen. It names the connection and its ``{address}`` if these
+        may be wrong.
     """
 
     error: type[CloudStoreError]
-    wait: Wait
-    says: str = "{}"
     advice: str = ""
-    names_address: bool = False
+    says: str = "{seen}"
 
     def error_class(self, *, may_be_repeated: bool, in_doubt: bool) -> type[CloudStoreError]:
         """Return the class of the error of a call; ``in_doubt`` says whether an earlier attempt may have had an effect."""
@@ -49,104 +44,85 @@ class Meaning:
         return self.error
 
 
+_AT_ADDRESS = "{seen} ({address})"
+
 # Requests without a complete response.
-UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, "goes on", names_address=True)
+UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, says=_AT_ADDRESS)
 IN_DOUBT = Meaning(
     exceptions.TransientServiceError,
-    "goes on",
-    advice="The service failed or did not respond. If retries do not help, ask whoever runs the service.",
+    "The service failed or did not respond. If retries do not help, ask whoever runs the service.",
 )
 """The request may have been carried out."""
 
 # Errors of the service.
 LIMITED = Meaning(
     exceptions.RateLimitError,
-    "goes on",
-    advice="The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool.",
+    "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool.",
 )
 TOKEN_REFUSED = Meaning(
     exceptions.AuthenticationError,
-    "ends",
-    says="{}: the service refused the access token",
-    advice="Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was "
-    "read once more, and no newer token works; Airflow's retries read it again.",
-    names_address=True,
+    "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read once "
+    "more, and no newer token works; Airflow's retries read it again. If the token comes from POST /authorize, another task that "
+    "asked for a token may have ended it: run fewer of these tasks side by side.",
+    says="{seen}: the service refused the access token ({address})",
 )
-TOKEN_ENDED = replace(
-    TOKEN_REFUSED,
-    wait="tolerates",
-    advice="Each token ends the account's earlier tokens, so another task has probably asked for a token. Run fewer of these "
-    "tasks side by side, for example with an Airflow pool.",
-)
-"""The service refused a token from ``POST /authorize``."""
 KEYS_REFUSED = Meaning(
     exceptions.ConfigurationError,  # permanent, because an account may lock itself
-    "ends",
-    says="{}: the service gave no access token for the connection's login and password",
-    advice="Set the login to the first key of the account, and the password to the second.",
-    names_address=True,
+    "Set the login to the first key of the account, and the password to the second.",
+    says="{seen}: the service gave no access token for the connection's login and password ({address})",
 )
 FORBIDDEN = Meaning(
     exceptions.PermissionDeniedError,
-    "tolerates",
-    advice="The token lacks a permission, or a firewall rejected the request. Check both, and the id.",
-    names_address=True,
+    "The token lacks a permission, or a firewall rejected the request. Check both, and the id.",
+    says=_AT_ADDRESS,
 )
-MISSING = Meaning(exceptions.NotFoundError, "goes on", advice=f"Check the id, and {_BASE_URL}")
+MISSING = Meaning(exceptions.NotFoundError, f"Check the id, and {_BASE_URL}")
 """The service says that the subject does not exist."""
-NO_SUCH_PATH = Meaning(exceptions.RequestRejectedError, "tolerates", advice=_NO_SUCH_PATH, names_address=True)
-"""HTTP 404 that does not mean a folder or file: it is a web page, or does not match ``not_found_pattern``."""
-MAYBE_NO_SUCH_PATH = replace(NO_SUCH_PATH, wait="goes on")
-"""HTTP 404 that may mean either: its body is not a JSON object."""
+NO_SUCH_PATH = Meaning(
+    exceptions.RequestRejectedError,
+    f"This does not say that the folder or file is missing: it may be a front end's. Check {_BASE_URL} "
+    "If the response does mean that, extra 'not_found_pattern' must match it.",
+    says=_AT_ADDRESS,
+)
+"""HTTP 404 that does not mean a folder or file: it is not a JSON object, or does not match ``not_found_pattern``."""
 REJECTED = Meaning(
     exceptions.RequestRejectedError,
-    "tolerates",
-    advice="Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments.",
+    "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments.",
 )
 BAD_REQUEST = Meaning(
-    exceptions.BadRequestError,
-    "tolerates",
-    advice=f"The same request would be rejected again. Check the arguments, and {_BASE_URL}",
+    exceptions.BadRequestError, f"The same request would be rejected again. Check the arguments, and {_BASE_URL}"
 )
-REDIRECT = replace(
-    BAD_REQUEST,
-    says="{}, a redirect",
-    advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
-    names_address=True,
+REDIRECT = Meaning(
+    exceptions.BadRequestError,
+    "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
+    says="{seen}, a redirect ({address})",
 )
 
 # Responses with HTTP 2xx that are not a success.
 STATED_ERROR = Meaning(
     exceptions.ServiceError,
-    "goes on",
-    says="{}, but the service reports an error",
-    advice="Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set "
-    "extra 'token_refused_pattern'.",
+    "Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set extra "
+    "'token_refused_pattern'.",
+    says="{seen}, but the service reports an error",
 )
-UNMATCHED_ERROR = replace(STATED_ERROR, wait="tolerates")
-"""An error that does not match ``not_found_pattern``, so it does not mean that a file is not there yet."""
-NOT_A_RESPONSE = Meaning(
-    exceptions.InvalidResponseError,
-    "tolerates",
-    advice="Check that the connection's host is the API's base URL, and that no proxy or login page responds instead.",
-    names_address=True,
-)
+_ON_NO_RESPONSE = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, _ON_NO_RESPONSE, says=_AT_ADDRESS)
 """The response cannot come from the service itself; it is a web page, for example."""
-NO_TOKEN_FOUND = replace(NOT_A_RESPONSE, says="{}, but the response contains no token")
+NO_TOKEN_FOUND = Meaning(
+    exceptions.InvalidResponseError, _ON_NO_RESPONSE, says="{seen}, but the response contains no token ({address})"
+)
+NOT_YET = Meaning(exceptions.NotFoundError, MISSING.advice, says="{seen}: the file is not ready yet")
 ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
-    "ends",
-    says="{}, and the service reports an error beside the file's id",
-    advice="If this response means success, extra 'success_when' must say so.",
+    "If this response means success, extra 'success_when' must say so.",
+    says="{seen}, and the service reports an error beside the file's id",
 )
 """The response to an upload contains a file's id, but also reports an error."""
 NO_FILE_ID = Meaning(
     exceptions.OutcomeUnknownError,
-    "ends",
-    says="{}, but the response has no file id at the path in extra 'file_id_path'",
-    advice="If the file arrived, correct that path.",
+    "If the file arrived, correct that path.",
+    says="{seen}, but the response has no file id at the path in extra 'file_id_path'",
 )
-NOT_YET = replace(MISSING, says="{}: the file is not ready yet")
 
 _OF_STATUS: dict[int, Meaning] = {
     401: TOKEN_REFUSED,
@@ -193,14 +169,9 @@ def _of_error(reading: Reading, not_found: re.Pattern[str] | None) -> Meaning:
     if reading.is_2xx and reading.problem:
         return NOT_A_RESPONSE
     if reading.is_2xx and not stated:
-        said = UNMATCHED_ERROR if not_found else STATED_ERROR
-        return IN_DOUBT if INTERNAL_ERROR.search(reading.words) else said
+        return IN_DOUBT if INTERNAL_ERROR.search(reading.words) else STATED_ERROR
     if response.status == 503 and response.retry_after is not None:
         # Varnish sends a page with this status after a timeout, when the call may have been carried out.
         return IN_DOUBT if reading.problem else LIMITED
     meaning = of_status(stated or response.status)
-    if meaning is MISSING and (reading.problem or not_found):
-        return NO_SUCH_PATH
-    if meaning is MISSING and not isinstance(reading.data, dict):
-        return MAYBE_NO_SUCH_PATH
-    return meaning
+    return NO_SUCH_PATH if meaning is MISSING and (not_found or not isinstance(reading.data, dict)) else meaning

@@ -55,6 +55,8 @@ class Operation(Generic[T]):
     """What an error means beside what :meth:`find` looks for, whatever else the response says."""
     without_result: Meaning | None = None
     """What a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
+    token_refused: Meaning = meanings.TOKEN_REFUSED
+    """What it means that the service refuses the token."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the meaning follows."""
 
@@ -65,8 +67,6 @@ class Operation(Generic[T]):
             self.arguments = own | _validate_others(others or {}, ("access_token", *self.parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
-        self.token_refused = meanings.TOKEN_ENDED if settings.keys else meanings.TOKEN_REFUSED
-        """What it means that the service refuses the token."""
         self.subject = next(iter(own.values()), "")
         """The id or URL that the operation is about: its first own argument; empty if it has none."""
         self.secrets = secrets_in(self.arguments)

@@ -59,9 +59,11 @@ class Settings:
         return replace(self, access_token=access_token, service=replace(self.service, parameters=parameters))
 
     @property
-    def route(self) -> str:
-        """The base URL and the proxy, without credentials."""
-        return f"{self.base_url} through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else self.base_url
+    def address(self) -> str:
+        """The connection, the base URL and the proxy for a message, without credentials."""
+        connection = f"connection '{self.conn_id}' at" if self.conn_id else "at"
+        proxy = f" through the proxy {redact_url(self.proxy.reveal())}" if self.proxy else ""
+        return f"{connection} {self.base_url}{proxy}"
 
     @property
     def secrets(self) -> tuple[Secret, ...]:

@@ -45,7 +45,7 @@ def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it
         if file_id in polled:  # not the first time: that is too early
             return poll(hook, file_id)
         polled.add(file_id)
-        return exceptions.NotFoundError("not yet", wait="goes on")
+        return exceptions.NotFoundError("not yet")
 
     monkeypatch.setattr(CloudStoreHook, "poll_file", poll_late)
     for file_id in ("f1", "f2", "f3"):

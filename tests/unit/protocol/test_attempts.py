@@ -47,7 +47,7 @@ def test_a_result_is_dated_by_when_it_was_asked_for_and_not_by_the_answer() -> N
 def test_a_download_token_in_an_error_is_not_repeated() -> None:
     body = {"ok": False, "data": {"token": "one-time-77"}, "message": "link one-time-77 is not ready"}
     with pytest.raises(exceptions.ServiceError, match=r"link \*\*\* is not ready") as failed:
-        result_of(DeleteFolder(settings(), "d1"), response(body=body))
+        result_of(CreateDownloadLink(settings(), "f1"), response(body=body))
     assert failed.value.message == "link *** is not ready"
 
 

@@ -28,8 +28,8 @@ def logged(wait: FileWait, *errors: CloudStoreError) -> list[str]:
     return lines
 
 
-MISSING = exceptions.NotFoundError("x", wait="goes on")
-UNCLEAR = exceptions.PermissionDeniedError("HTTP 403: no", wait="tolerates")
+MISSING = exceptions.NotFoundError("x")
+UNCLEAR = exceptions.PermissionDeniedError("HTTP 403: no")
 
 
 def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) -> float | None:
@@ -44,9 +44,9 @@ def ended_after(wait: FileWait, polls: Sequence[tuple[float, CloudStoreError]]) 
     return None
 
 
-@pytest.mark.parametrize(("wait", "end"), [("goes on", None), ("tolerates", None), ("ends", 0)])
-def test_only_what_looking_again_cannot_help_ends_the_wait_at_once(wait: exceptions.Wait, end: float | None) -> None:
-    assert ended_after(begun(), [(0, CloudStoreError("why", wait=wait))]) == end
+@pytest.mark.parametrize(("error", "end"), [(MISSING, None), (UNCLEAR, None), (exceptions.AuthenticationError("x"), 0)])
+def test_only_what_looking_again_cannot_help_ends_the_wait_at_once(error: CloudStoreError, end: float | None) -> None:
+    assert ended_after(begun(), [(0, error)]) == end
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_only_what_looking_again_cannot_help_ends_the_wait_at_once(wait: excepti
 def test_three_inconclusive_responses_in_a_row_that_span_thirty_seconds_end_the_wait(
     seconds: tuple[float, ...], end: float | None
 ) -> None:
-    page = exceptions.InvalidResponseError("a web page", wait="tolerates")
+    page = exceptions.InvalidResponseError("a web page")
     polls = [(second, page if number % 2 else UNCLEAR) for number, second in enumerate(seconds)]
     assert ended_after(begun(timeout=7200), polls) == end
 
@@ -74,7 +74,7 @@ def test_any_other_response_starts_the_row_anew() -> None:
 
 def test_the_log_says_why_the_wait_goes_on_whenever_that_changes() -> None:
     wait, ends = begun(), "polling every 5 s"
-    polls = [UNCLEAR, UNCLEAR, *(exceptions.NotFoundError(what, wait="goes on") for what in ("a", "a", "b"))]
+    polls = [UNCLEAR, UNCLEAR, *(exceptions.NotFoundError(what) for what in ("a", "a", "b"))]
     assert logged(wait, *polls) == [
         f"File 'f1' is not available yet (HTTP 403: no); {ends}",
         f"File 'f1' is not available yet (a); {ends}",
@@ -101,22 +101,22 @@ def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
     wait = begun(10)
     assert not wait.should_defer(after(4), MISSING)
     assert wait.should_defer(after(5), MISSING)
-    assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30, wait="goes on"))  # a pause is for the triggerer
+    assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30))  # a pause is for the triggerer
 
 
 def test_a_pause_is_as_long_as_the_service_asks_and_ends_at_the_deadline() -> None:
     wait = begun(10)
-    assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=30, wait="goes on"), NOW, print) == 30
-    assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=300, wait="goes on"), NOW, print) == 60
+    assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=30), NOW, print) == 30
+    assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=300), NOW, print) == 60
     assert wait.next_pause_or_raise(MISSING, after(57), print) == 3
 
 
 def test_a_wait_that_ends_without_the_file_says_for_how_long_for_what_and_the_last_words() -> None:
     wait = begun(timeout=90)
     assert "not available within 90 s; last response: none" in str(wait.timed_out())
-    wait.next_pause_or_raise(exceptions.NotFoundError("HTTP 404: earlier", wait="goes on"), after(wait.timeout - 0.1), print)
+    wait.next_pause_or_raise(exceptions.NotFoundError("HTTP 404: earlier"), after(wait.timeout - 0.1), print)
     with pytest.raises(exceptions.FileWaitTimeoutError) as ended:
-        wait.next_pause_or_raise(exceptions.NotFoundError("HTTP 404: no", wait="goes on"), after(wait.timeout), print)
+        wait.next_pause_or_raise(exceptions.NotFoundError("HTTP 404: no"), after(wait.timeout), print)
     assert str(ended.value) == (
         "wait 'f1': the file was not available within 90 s; last response: HTTP 404: no.\n"
         "Check the file id, and in the service whether the upload failed; or allow more time with 'timeout'."

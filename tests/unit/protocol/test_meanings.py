@@ -79,7 +79,7 @@ def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
     ("got", "pattern", "kind", "wait"),
     [
         (response(404, ENVELOPE), None, exceptions.NotFoundError, "goes on"),
-        (response(404), None, exceptions.RequestRejectedError, "goes on"),
+        (response(404), None, exceptions.RequestRejectedError, "tolerates"),
         (response(404, {"message": "no route"}), PATTERN, exceptions.RequestRejectedError, "tolerates"),
         (response(404, PAGE), PATTERN, exceptions.RequestRejectedError, "tolerates"),
         (response(400, {"message": "bad"}), None, exceptions.BadRequestError, "tolerates"),
@@ -88,7 +88,7 @@ def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
         (response(409), None, exceptions.RequestRejectedError, "tolerates"),
         (response(403), None, exceptions.PermissionDeniedError, "tolerates"),
         (response(200, PAGE), None, exceptions.InvalidResponseError, "tolerates"),
-        (response(200, {"status": "error", "message": "queued"}), None, exceptions.ServiceError, "goes on"),
+        (response(200, {"status": "error", "message": "queued"}), None, exceptions.ServiceError, "tolerates"),
         (response(200, {"status": "error", "message": "maintenance"}), PATTERN, exceptions.ServiceError, "tolerates"),
         (response(200, ENVELOPE), PATTERN, exceptions.NotFoundError, "goes on"),
         (response(429, {"message": "wait"}), PATTERN, exceptions.RateLimitError, "goes on"),
