@@ -41,8 +41,8 @@ class Answer:
         self.outcome = outcome = client.send(operation.request(settings), settings.timeout)
         self.result: Any = Attempt(operation, settings).interpret(self.outcome)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
-        no_response = Reading(Response(0, {}, b"", 0, 0), settings.service, problem="no response")
-        self.reading = read(outcome, settings.service) if isinstance(outcome, Response) else no_response
+        no_response = Reading(Response(0, {}, b"", 0, 0), settings, problem="no response")
+        self.reading = read(outcome, settings) if isinstance(outcome, Response) else no_response
         self.leaves = list(leaves_of(self.reading.problem or self.reading.data))
 
     def secrets(self) -> Iterator[Secret]:

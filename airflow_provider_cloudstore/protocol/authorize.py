@@ -29,13 +29,13 @@ class Authorize(Operation[Settings]):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))
 
-    def find(self, reading: Reading, settings: Settings) -> Settings | None:
+    def find(self, reading: Reading) -> Settings | None:
         """Return the settings with the token and the account, if the response has a token."""
         token = next(_TOKEN.values_in(reading.data), None)
         account = next(_ACCOUNT.values_in(reading.data), "")
         if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
             return None
-        return settings.with_token(Secret(token), str(account))
+        return reading.settings.with_token(Secret(token), str(account))
 
     def secrets_of(self, result: Settings) -> tuple[Secret, ...]:
         """Return the token."""

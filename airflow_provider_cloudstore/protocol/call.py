@@ -80,9 +80,9 @@ class Attempt(Generic[T]):
         """Return what the current attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
             return self.error(outcome.meaning, outcome.reason, advice=outcome.advice)
-        operation, reading = self.operation, read(outcome, self.settings.service, self.secrets)
-        found = operation.find(reading, self.settings)
-        meaning = meanings.meaning_of(reading, operation, self.settings.service, has_result=found is not None)
+        operation, reading = self.operation, read(outcome, self.settings, self.secrets)
+        found = operation.find(reading)
+        meaning = meanings.meaning_of(reading, operation, has_result=found is not None)
         if meaning is None:
             return operation.result(found, reading)
         if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.attempts.in_doubt)):

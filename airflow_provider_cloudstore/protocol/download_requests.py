@@ -198,7 +198,7 @@ class Download:
             if "content-encoding" in self._whole.headers:
                 beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
         secrets = (*self.settings.secrets, *secrets_of(link))
-        reading = read(replace(self._whole, body=beginning), self.settings.service, secrets)
+        reading = read(replace(self._whole, body=beginning), self.settings, secrets)
         names = path, urlsplit(link.url_with_token or "").path  # a redirect's target says nothing
         if not self._expected and (what := _page_or_error(reading, names)):
             raise self._error(exceptions.InvalidResponseError, f"HTTP 200 with {what}", self._whole, _ON_NO_FILE)

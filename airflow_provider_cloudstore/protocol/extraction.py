@@ -15,7 +15,6 @@ from pendulum import UTC, DateTime
 from airflow_provider_cloudstore.protocol.folder_ids import is_nothing
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, repeats_secret, secrets_in
-from airflow_provider_cloudstore.protocol.services import Service
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink
 
@@ -39,27 +38,28 @@ def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
     return tuple({Secret(link.token), *secrets_in({"url": link.url_with_token or ""})})
 
 
-def find_file_id(reading: Reading, service: Service, *, refused: tuple[Secret, ...]) -> str | None:
+def find_file_id(reading: Reading, *, refused: tuple[Secret, ...]) -> str | None:
     """Return the id of an uploaded file; None if the response has no id, or repeats one of the refused secrets in its place."""
-    return next(_texts(service.file_id_path.values_in(reading.data), refused), None)
+    return next(_texts(reading.settings.service.file_id_path.values_in(reading.data), refused), None)
 
 
-def find_link(file_id: str, reading: Reading, settings: Settings, *, refused: tuple[Secret, ...]) -> DownloadLink | None:
+def find_link(file_id: str, reading: Reading, *, refused: tuple[Secret, ...]) -> DownloadLink | None:
     """Return the download link in a response, or None if the response contains no token.
 
     :param refused: secrets; a value that repeats one of them is used neither as the token nor as the URL.
     """
-    service, created_at = settings.service, moment(reading.response.received)
-    urls = _urls(reading, settings, refused)
-    token = _token(reading, service, refused) or next(filter(None, map(_token_in_query, urls)), None)
+    settings, created_at = reading.settings, moment(reading.response.received)
+    urls = _urls(reading, refused)
+    token = _token(reading, refused) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
-    expiries = (_expiry(value, created_at) for value in service.expires_path.values_in(reading.data))
+    expiries = (_expiry(value, created_at) for value in settings.service.expires_path.values_in(reading.data))
     return DownloadLink(file_id, token, _url_of(token, urls, settings), created_at, next(filter(None, expiries), None))
 
 
-def _urls(reading: Reading, settings: Settings, refused: tuple[Secret, ...]) -> list[str]:
+def _urls(reading: Reading, refused: tuple[Secret, ...]) -> list[str]:
     """Return the URLs at ``download_url_path``. A text without a slash or a question mark is no relative URL, but a word."""
+    settings = reading.settings
     texts = _texts(settings.service.download_url_path.values_in(reading.data), refused)
     urls = [absolute_url(text, settings.base_url) for text in texts if re.search("[/?]", text)]
     return [url for url in urls if _URL.fullmatch(url)]
@@ -74,8 +74,9 @@ def _url_of(token: str, urls: list[str], settings: Settings) -> str | None:
     return settings.service.download_url.replace("{token}", quote(token, safe=""))
 
 
-def _token(reading: Reading, service: Service, refused: tuple[Secret, ...]) -> str | None:
+def _token(reading: Reading, refused: tuple[Secret, ...]) -> str | None:
     """Return the token at ``token_path``, or a body of plain text, unless it is a short word or has spaces, as a message has."""
+    service = reading.settings.service
     candidates: Iterable[Any] = service.token_path.values_in(reading.data)
     if isinstance(text := reading.data, str):
         is_known = any(map(reading.matches, (service.token_refused_pattern, service.not_found_pattern)))

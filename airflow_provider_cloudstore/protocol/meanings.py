@@ -14,7 +14,6 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol.convention import INTERNAL_ERROR
 from airflow_provider_cloudstore.protocol.reading import Reading
-from airflow_provider_cloudstore.protocol.services import Service
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
@@ -140,11 +139,12 @@ def of_status(status: int) -> Meaning:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
 
 
-def meaning_of(reading: Reading, operation: Operation[Any], service: Service, *, has_result: bool) -> Meaning | None:
+def meaning_of(reading: Reading, operation: Operation[Any], *, has_result: bool) -> Meaning | None:
     """Return what a response means, by the rules of docs/operate/responses.md in their order; None if it is a success.
 
     :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
     """
+    service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
     if reading.is_2xx and not reading.problem and not reading.reports_error(service.condition_of(operation.key), has_result):
         if has_result or operation.without_result is None:

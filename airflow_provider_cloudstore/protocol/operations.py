@@ -92,7 +92,7 @@ class Operation(Generic[T]):
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return Request(self.method, url, headers, encoded.encode("ascii"))
 
-    def find(self, reading: Reading, settings: Settings) -> Any:
+    def find(self, reading: Reading) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
         return None
 
@@ -207,9 +207,9 @@ class UploadFromUrl(Operation[RemoteUpload]):
         self.may_be_repeated = retry_unknown_outcome
         self.without_result = meanings.NO_FILE_ID if settings.needs_file_id else None
 
-    def find(self, reading: Reading, settings: Settings) -> str | None:
+    def find(self, reading: Reading) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
-        return extraction.find_file_id(reading, settings.service, refused=(settings.access_token,))
+        return extraction.find_file_id(reading, refused=(reading.settings.access_token,))
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
@@ -235,10 +235,11 @@ class CreateDownloadLink(Operation[DownloadLink]):
         ),
     }
 
-    def find(self, reading: Reading, settings: Settings) -> DownloadLink | None:
+    def find(self, reading: Reading) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
+        settings = reading.settings
         refused = (settings.access_token, *settings.keys, *self.secrets)
-        return extraction.find_link(self.subject, reading, settings, refused=refused)
+        return extraction.find_link(self.subject, reading, refused=refused)
 
     def secrets_of(self, result: DownloadLink) -> tuple[Secret, ...]:
         """Return the download token, and the credentials in its URL."""

@@ -11,7 +11,7 @@ from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.paths import Condition
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.services import Service
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import storable
 from airflow_provider_cloudstore.results import Json
 
@@ -24,14 +24,14 @@ _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks
 class Reading:
     """A response with its parsed body.
 
-    :param service: says where the message is.
+    :param settings: declare how the response is read.
     :param data: the parsed JSON; the text if the body is not JSON; None if it is empty. The data may contain secrets.
     :param problem: the reason why the body cannot come from the service itself; empty if it can.
     :param secrets: the secrets that no message and no stored value may contain.
     """
 
     response: Response
-    service: Service
+    settings: Settings
     data: Json = field(repr=False, default=None)
     problem: str = ""
     secrets: tuple[Secret, ...] = ()
@@ -74,7 +74,7 @@ class Reading:
         """The service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
         if self.problem:
             return ""
-        in_fields = [*self.service.message_path.values_in(self.data), *convention.error_states(self.data)]
+        in_fields = [*self.settings.service.message_path.values_in(self.data), *convention.error_states(self.data)]
         found = [self.data] if isinstance(self.data, str) else in_fields
         for value in found:
             if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
@@ -111,16 +111,16 @@ class Reading:
         return storable(self.data, lambda text: text if text == kept else self.redacted(text), **limit)
 
 
-def read(response: Response, service: Service, secrets: tuple[Secret, ...] = ()) -> Reading:
+def read(response: Response, settings: Settings, secrets: tuple[Secret, ...] = ()) -> Reading:
     """Parse the body of a response."""
     if len(response.body) > MAX_BODY_BYTES:
-        return Reading(response, service, None, "a body of more than 1 MiB, which was cut off", secrets)
+        return Reading(response, settings, None, "a body of more than 1 MiB, which was cut off", secrets)
     text = response.body.decode("utf-8", "replace").removeprefix("\ufeff").strip()
     if not text:
-        return Reading(response, service, None, "", secrets)
+        return Reading(response, settings, None, "", secrets)
     with suppress(ValueError, RecursionError):
-        return Reading(response, service, _json.decode(text), "", secrets)
-    return Reading(response, service, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
+        return Reading(response, settings, _json.decode(text), "", secrets)
+    return Reading(response, settings, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
 
 
 def _problem_of(text: str, content_type: str) -> str:

@@ -12,12 +12,11 @@ from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.reading import Reading, read
-from airflow_provider_cloudstore.protocol.services import Service
 from tests.support import CALLS, connected, ending, response, result_of, settings
 
 
 def body_of(raw: Any = b"", **headers: str) -> Reading:
-    return read(response(200, raw, **headers), Service())
+    return read(response(200, raw, **headers), settings())
 
 
 @pytest.mark.parametrize(
