@@ -134,6 +134,7 @@ class TransientServiceError(CloudStoreError):
     may_have_effect = True
     retried = True
     wait = "goes on"
+    default_advice = "The service failed or did not respond. If retries do not help, ask whoever runs the service."
 
 
 class OutcomeUnknownError(PermanentError):

@@ -115,7 +115,6 @@ class Attempt(Generic[T]):
         operation, attempts = self.operation, self.attempts
         kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=attempts.in_doubt)
         earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
-        todo = advice or (meaning.advice if kind is meaning.error else "")  # else the operation has a hint
         reason = meaning.says.format(seen=seen, address=self.settings.address)
         if details:
             reason = f"{reason}: {details}".rstrip(". ")
@@ -124,6 +123,6 @@ class Attempt(Generic[T]):
             operation=operation.name,
             subject=operation.redacted(self.secrets),
             attempts=attempts.count,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), todo))),
+            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or meaning.advice))),
             **more,
         )

@@ -22,8 +22,7 @@ from airflow_provider_cloudstore.protocol import meanings
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
-from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
-from airflow_provider_cloudstore.protocol.operations import USER_AGENT
+from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, read
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
@@ -114,7 +113,7 @@ class Download:
         """
         if problem := url_problem(url, allow_http=self.settings.allow_http):
             raise self._error(exceptions.BadRequestError, f"the URL of the download or of a redirect {problem}", advice=_ON_URL)
-        headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity"}
+        headers = {**COMMON_HEADERS, "Accept": "*/*"}
         if self.received and self._etag:
             headers |= {"Range": f"bytes={self.received}-", "If-Range": self._etag}
         return Request("GET", url.partition("#")[0], headers)
@@ -154,7 +153,7 @@ class Download:
         reason = f"HTTP {head.status}"
         if head.status in (206, 416):
             reason += " in place of the rest of the file"
-            return self._error(exceptions.TransientServiceError, reason, head, meanings.IN_DOUBT.advice)
+            return self._error(exceptions.TransientServiceError, reason, head)
         if head.status in _LINK_REJECTED:
             return self._error(
                 exceptions.TransientServiceError, f"{reason}: the download host rejected the link", head, _ON_REJECTED
@@ -179,9 +178,7 @@ class Download:
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
-        return self._error(
-            failure.meaning.error, f"download host: {failure.reason}", advice=failure.advice or failure.meaning.advice
-        )
+        return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.advice)
 
     def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.

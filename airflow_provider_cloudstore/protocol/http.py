@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
+from airflow_provider_cloudstore import __version__
+
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.meanings import Meaning
 
+COMMON_HEADERS = {"User-Agent": f"airflow-provider-cloudstore/{__version__}", "Accept-Encoding": "identity"}
+"""The headers of every request, also of a download."""
 MAX_BODY_BYTES = 1024 * 1024
 """The maximum length of a body. A longer body is cut off and rejected, because no response of this API needs more."""
 CONNECT_TIMEOUT = 10.0

@@ -47,10 +47,7 @@ _AT_ADDRESS = "{seen} ({address})"
 
 # Requests without a complete response.
 UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, says=_AT_ADDRESS)
-IN_DOUBT = Meaning(
-    exceptions.TransientServiceError,
-    "The service failed or did not respond. If retries do not help, ask whoever runs the service.",
-)
+IN_DOUBT = Meaning(exceptions.TransientServiceError)
 """The request may have been carried out."""
 
 # Errors of the service.

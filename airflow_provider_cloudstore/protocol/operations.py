@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
-from airflow_provider_cloudstore import __version__, exceptions
+from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
 from airflow_provider_cloudstore.protocol import extraction, guards, meanings
-from airflow_provider_cloudstore.protocol.http import Request
+from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request
 from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
@@ -20,8 +20,6 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
 T = TypeVar("T")
-
-USER_AGENT = f"airflow-provider-cloudstore/{__version__}"
 
 Guard = Callable[[Any, Settings], str]
 """Returns an argument as it is sent, or raises :class:`InvalidInputError`."""
@@ -79,7 +77,7 @@ class Operation(Generic[T]):
     def request(self, settings: Settings) -> Request:
         """Return the HTTP request, with the token and the parameters that the service declares."""
         service, token = settings.service, settings.access_token.reveal()
-        headers = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
+        headers = {**COMMON_HEADERS, "Accept": "application/json"}
         given = {**service.parameters, **self.arguments}
         if token and (service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST")):
             headers["Authorization"] = f"Bearer {token}"
@@ -192,7 +190,9 @@ class UploadFromUrl(Operation[RemoteUpload]):
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
             "to send it again. If a second copy does no harm, set retry_unknown_outcome=True."
         ),
-        exceptions.TransientServiceError: "The upload may have been queued.",
+        exceptions.TransientServiceError: (
+            "The upload may have been queued. If retries do not help, ask whoever runs the service."
+        ),
     }
 
     def __init__(
