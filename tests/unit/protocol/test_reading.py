@@ -203,11 +203,11 @@ def test_a_word_that_may_be_a_token_which_nobody_has_declared_is_not_shown(body:
     assert ("hunter2" in str(error)) is shows
 
 
-def test_an_error_beside_a_files_id_says_so() -> None:
-    own = connected({})
-    kind, *arguments = CALLS["upload"]
-    error = Attempt(kind(own, *arguments), own).interpret(response(200, {"status": "error", "file_id": "f1"}))
-    assert "HTTP 200, and the service reports an error beside the file's id" in str(error)
+def test_the_error_of_an_unknown_upload_says_why_and_what_to_check() -> None:
+    beside = {"status": "error", "file_id": "f1"}
+    for body, says in ((beside, "HTTP 200, and .* an error beside the file's id"), (b"<html>", "no proxy or login page")):
+        with pytest.raises(exceptions.OutcomeUnknownError, match=says):
+            result_of(UploadFromUrl(settings(), "https://h/f"), response(200, body))
 
 
 def test_an_upload_that_may_have_arrived_is_unknown_whatever_its_answer_says_of_the_token() -> None:
