@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
@@ -53,7 +53,7 @@ def steps_of(
     while True:
         attempts.count += 1
         settings, outcome = yield Send()
-        ended = Attempt(operation, settings, attempts).interpret(outcome)
+        ended = Attempt(operation, settings, attempts.count, attempts.in_doubt).interpret(outcome)
         if not isinstance(ended, CloudStoreError):
             return ended
         if isinstance(ended, AuthenticationError) and not has_renewed:
@@ -65,11 +65,16 @@ def steps_of(
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[T]):
-    """One attempt of an operation: with which settings it is sent, and how many attempts have been made."""
+    """One attempt of an operation.
+
+    :param number: how many attempts the call has made, including this one.
+    :param in_doubt: whether an earlier attempt may have had an effect.
+    """
 
     operation: Operation[T]
     settings: Settings
-    attempts: Attempts = field(default_factory=lambda: Attempts(1, count=1))
+    number: int = 1
+    in_doubt: bool = False
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -77,7 +82,7 @@ class Attempt(Generic[T]):
         return (*self.settings.secrets, *self.operation.secrets)
 
     def interpret(self, outcome: Response | TransportFailure) -> T | CloudStoreError:
-        """Return what the current attempt ended with: the operation's result, or an error."""
+        """Return what the attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
             return self.error(outcome.meaning, outcome.reason, advice=outcome.advice)
         operation, reading = self.operation, read(outcome, self.settings, self.secrets)
@@ -85,7 +90,7 @@ class Attempt(Generic[T]):
         meaning = meanings.meaning_of(reading, operation, has_result=found is not None)
         if meaning is None:
             return operation.result(found, reading)
-        if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.attempts.in_doubt)):
+        if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
         return self._error_of_response(meaning, reading, found)
 
@@ -106,15 +111,15 @@ class Attempt(Generic[T]):
         )
 
     def error(self, meaning: Meaning, seen: str, details: str = "", advice: str = "", **more: Any) -> CloudStoreError:
-        """Return the error of the current attempt.
+        """Return the error of the attempt.
 
         :param seen: what was seen, such as ``HTTP 404``.
         :param details: what the service said, without secrets.
         :param advice: what to do, if the advice of the meaning does not fit.
         """
-        operation, attempts = self.operation, self.attempts
-        kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=attempts.in_doubt)
-        earlier = "" if kind.may_have_effect or not attempts.in_doubt else "An earlier attempt may have been carried out."
+        operation = self.operation
+        kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=self.in_doubt)
+        earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
         reason = meaning.says.format(seen=seen, address=self.settings.address)
         if details:
             reason = f"{reason}: {details}".rstrip(". ")
@@ -122,7 +127,7 @@ class Attempt(Generic[T]):
             redact(reason, self.secrets),
             operation=operation.name,
             subject=operation.redacted(self.secrets),
-            attempts=attempts.count,
+            attempts=self.number,
             advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or meaning.advice))),
             **more,
         )

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, Operation, UploadFromUrl
@@ -79,9 +78,9 @@ failures = st.builds(TransportFailure, st.sampled_from([meanings.UNREACHABLE, me
 outcomes = st.one_of(responses, responses, responses, failures)
 
 
-def shown(operation: Operation[Any], outcome: Response | TransportFailure, attempts: Attempts) -> str:
+def shown(operation: Operation[Any], outcome: Response | TransportFailure, in_doubt: bool) -> str:
     """All that is printed or stored of what came of an answer; a link's token is stored because that is what it is for."""
-    result = Attempt(operation, support.settings(token=TOKEN), attempts).interpret(outcome)
+    result = Attempt(operation, support.settings(token=TOKEN), in_doubt=in_doubt).interpret(outcome)
     if isinstance(result, CloudStoreError):
         error = result
         return f"{error} {error!r} {error.args} {error.reason} {error.subject} {error.__cause__}"
@@ -104,7 +103,7 @@ def test_any_response_is_a_result_or_an_error_of_ours_and_shows_no_secret(operat
     def check(first: Response | TransportFailure, second: Response | TransportFailure) -> None:
         asked = kind(support.settings(token=TOKEN), *arguments)
         for in_doubt, outcome in enumerate((first, second)):
-            text = shown(asked, outcome, Attempts(4, count=1, in_doubt=bool(in_doubt)))
+            text = shown(asked, outcome, bool(in_doubt))
             for secret in planted:
                 for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
                     assert form not in text

@@ -7,7 +7,6 @@ import pytest
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.protocol import meanings
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.meanings import Meaning
@@ -28,7 +27,7 @@ def judged(
     if in_doubt and operation is UploadFromUrl:
         options["retry_unknown_outcome"] = True
     asked = operation(settings(**own), VALUES[parameter], **options)
-    return Attempt(asked, settings(**own), Attempts(4, count=1, in_doubt=in_doubt)).interpret(got)
+    return Attempt(asked, settings(**own), in_doubt=in_doubt).interpret(got)
 
 
 NEVER_SENT = (meanings.UNREACHABLE,)
@@ -39,7 +38,7 @@ def test_only_an_unknown_outcome_may_have_been_sent(meaning: Meaning) -> None:
     for operation in OPERATIONS:
         asked = operation(settings(), *map(VALUES.get, operation.parameters))
         failure = TransportFailure(meaning, "why")
-        first, later = (Attempt(asked, settings(), Attempts(4, 2, in_doubt)).interpret(failure) for in_doubt in (False, True))
+        first, later = (Attempt(asked, settings(), 2, in_doubt).interpret(failure) for in_doubt in (False, True))
         assert isinstance(first, exceptions.CloudStoreError)
         assert isinstance(later, exceptions.CloudStoreError)
         assert first.sent is (meaning is meanings.IN_DOUBT)
