@@ -16,6 +16,7 @@ from airflow_provider_cloudstore.compat import AirflowException, AirflowFailExce
 Wait = Literal["ends", "goes on", "tolerates"]
 """What a wait for a file does after an error. ``tolerates``: it goes on until a series of such errors has lasted a while."""
 
+_BASE_URL = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
 _UNPRINTABLE_SPACE = re.compile(r"[^\S ]+")
 
 
@@ -126,6 +127,9 @@ class RateLimitError(CloudStoreError):
 
     retried = True
     wait = "goes on"
+    default_advice = (
+        "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool."
+    )
 
 
 class TransientServiceError(CloudStoreError):
@@ -146,6 +150,11 @@ class OutcomeUnknownError(PermanentError):
 class ServiceError(CloudStoreError):
     """HTTP 2xx whose body reports an error. Airflow's retries apply."""
 
+    default_advice = (
+        "Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set extra "
+        "'token_refused_pattern'."
+    )
+
 
 class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
@@ -156,21 +165,29 @@ class InvalidResponseError(CloudStoreError):
 class RequestRejectedError(CloudStoreError):
     """HTTP 409, 423 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
+    default_advice = (
+        "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
+    )
+
 
 class PermissionDeniedError(RequestRejectedError):
     """HTTP 403. Airflow's retries apply, because the response may come from a front end."""
+
+    default_advice = "The token lacks a permission, or a firewall rejected the request. Check both, and the id."
 
 
 class NotFoundError(RequestRejectedError):
     """The service says that the file or folder does not exist (yet). Airflow's retries apply: a queued file may arrive later."""
 
     wait = "goes on"
+    default_advice = f"Check the id, and {_BASE_URL}"
 
 
 class BadRequestError(RequestRejectedError, PermanentError):
     """HTTP 400, 405, 411, 413, 414, 415, 422 or 3xx: the same request would be rejected again."""
 
     wait = "tolerates"
+    default_advice = f"The same request would be rejected again. Check the arguments, and {_BASE_URL}"
 
 
 class AuthenticationError(RequestRejectedError):
@@ -180,6 +197,11 @@ class AuthenticationError(RequestRejectedError):
     """
 
     wait = "ends"
+    default_advice = (
+        "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read "
+        "once more, and no newer token works; Airflow's retries read it again. If the token comes from POST /authorize, another "
+        "task that asked for a token may have ended it: run fewer of these tasks side by side."
+    )
 
 
 class ChecksumError(PermanentError):

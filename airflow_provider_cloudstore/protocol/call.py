@@ -128,6 +128,6 @@ class Attempt(Generic[T]):
             operation=operation.name,
             subject=operation.redacted(self.secrets),
             attempts=self.number,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or meaning.advice))),
+            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or meaning.advice or kind.default_advice))),
             **more,
         )

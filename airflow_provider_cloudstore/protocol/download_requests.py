@@ -160,7 +160,7 @@ class Download:
             )
         if head.status >= 300:
             meaning = meanings.of_status(head.status)
-            return self._error(meaning.error, reason, head, _ON_URL if head.status < 400 else meaning.advice)
+            return self._error(meaning.error, reason, head, _ON_URL if head.status < 400 else "")
         return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
 
     def add(self, piece: bytes) -> None:

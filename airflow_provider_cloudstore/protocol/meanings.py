@@ -18,21 +18,20 @@ from airflow_provider_cloudstore.protocol.reading import Reading
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.protocol.operations import Operation
 
-_BASE_URL = "that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL."
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """A row of the table: the class of the error, and the two lines of its message.
+    """A row of the table.
 
-    :param advice: what to do.
+    :param error: the class of the error, which declares its consequences and what to do about it.
     :param says: the reason, in which ``{seen}`` stands for what was seen. It names the connection and its ``{address}`` if these
         may be wrong.
+    :param advice: what to do, if the class has other meanings.
     """
 
     error: type[CloudStoreError]
-    advice: str = ""
     says: str = "{seen}"
+    advice: str = ""
 
     def error_class(self, *, may_be_repeated: bool, in_doubt: bool) -> type[CloudStoreError]:
         """Return the class of the error of a call; ``in_doubt`` says whether an earlier attempt may have had an effect."""
@@ -46,78 +45,54 @@ class Meaning:
 _AT_ADDRESS = "{seen} ({address})"
 
 # Requests without a complete response.
-UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, says=_AT_ADDRESS)
+UNREACHABLE = Meaning(exceptions.ServiceUnreachableError, _AT_ADDRESS)
 IN_DOUBT = Meaning(exceptions.TransientServiceError)
 """The request may have been carried out."""
 
 # Errors of the service.
-LIMITED = Meaning(
-    exceptions.RateLimitError,
-    "The service limits the rate of requests. Try again later, or spread the calls, for example with an Airflow pool.",
-)
-TOKEN_REFUSED = Meaning(
-    exceptions.AuthenticationError,
-    "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read once "
-    "more, and no newer token works; Airflow's retries read it again. If the token comes from POST /authorize, another task that "
-    "asked for a token may have ended it: run fewer of these tasks side by side.",
-    says="{seen}: the service refused the access token ({address})",
-)
+LIMITED = Meaning(exceptions.RateLimitError)
+TOKEN_REFUSED = Meaning(exceptions.AuthenticationError, "{seen}: the service refused the access token ({address})")
 KEYS_REFUSED = Meaning(
     exceptions.ConfigurationError,  # permanent, because an account may lock itself
+    "{seen}: the service gave no access token for the connection's login and password ({address})",
     "Set the login to the first key of the account, and the password to the second.",
-    says="{seen}: the service gave no access token for the connection's login and password ({address})",
 )
-FORBIDDEN = Meaning(
-    exceptions.PermissionDeniedError,
-    "The token lacks a permission, or a firewall rejected the request. Check both, and the id.",
-    says=_AT_ADDRESS,
-)
-MISSING = Meaning(exceptions.NotFoundError, f"Check the id, and {_BASE_URL}")
+FORBIDDEN = Meaning(exceptions.PermissionDeniedError, _AT_ADDRESS)
+MISSING = Meaning(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
 NO_SUCH_PATH = Meaning(
     exceptions.RequestRejectedError,
-    f"This does not say that the folder or file is missing: it may be a front end's. Check {_BASE_URL} "
-    "If the response does mean that, extra 'not_found_pattern' must match it.",
-    says=_AT_ADDRESS,
+    _AT_ADDRESS,
+    "This does not say that the folder or file is missing: it may be a front end's. Check that the connection's host is the "
+    "base URL, and that extra 'api_path' is the path of the calls below that URL. If the response does mean that, extra "
+    "'not_found_pattern' must match it.",
 )
 """HTTP 404 that does not mean a folder or file: it is not a JSON object, or does not match ``not_found_pattern``."""
-REJECTED = Meaning(
-    exceptions.RequestRejectedError,
-    "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments.",
-)
-BAD_REQUEST = Meaning(
-    exceptions.BadRequestError, f"The same request would be rejected again. Check the arguments, and {_BASE_URL}"
-)
+REJECTED = Meaning(exceptions.RequestRejectedError)
+BAD_REQUEST = Meaning(exceptions.BadRequestError)
 REDIRECT = Meaning(
     exceptions.BadRequestError,
+    "{seen}, a redirect ({address})",
     "Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
-    says="{seen}, a redirect ({address})",
 )
 
 # Responses with HTTP 2xx that are not a success.
-STATED_ERROR = Meaning(
-    exceptions.ServiceError,
-    "Correct what the service reports. If it means success, set extra 'success_when'; if it means a refused token, set extra "
-    "'token_refused_pattern'.",
-    says="{seen}, but the service reports an error",
-)
-_ON_NO_RESPONSE = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
-NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, _ON_NO_RESPONSE, says=_AT_ADDRESS)
+STATED_ERROR = Meaning(exceptions.ServiceError, "{seen}, but the service reports an error")
+_CHECK_HOST = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
+NOT_A_RESPONSE = Meaning(exceptions.InvalidResponseError, _AT_ADDRESS, _CHECK_HOST)
 """The response cannot come from the service itself; it is a web page, for example."""
-NO_TOKEN_FOUND = Meaning(
-    exceptions.InvalidResponseError, _ON_NO_RESPONSE, says="{seen}, but the response contains no token ({address})"
-)
-NOT_YET = Meaning(exceptions.NotFoundError, MISSING.advice, says="{seen}: the file is not ready yet")
+NO_TOKEN_FOUND = Meaning(exceptions.InvalidResponseError, "{seen}, but the response contains no token ({address})", _CHECK_HOST)
+NOT_YET = Meaning(exceptions.NotFoundError, "{seen}: the file is not ready yet")
 ERROR_WITH_ID = Meaning(
     exceptions.OutcomeUnknownError,
+    "{seen}, and the service reports an error beside the file's id",
     "If this response means success, extra 'success_when' must say so.",
-    says="{seen}, and the service reports an error beside the file's id",
 )
 """The response to an upload contains a file's id, but also reports an error."""
 NO_FILE_ID = Meaning(
     exceptions.OutcomeUnknownError,
+    "{seen}, but the response has no file id at the path in extra 'file_id_path'",
     "If the file arrived, correct that path.",
-    says="{seen}, but the response has no file id at the path in extra 'file_id_path'",
 )
 
 _OF_STATUS: dict[int, Meaning] = {

@@ -190,9 +190,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
             "to send it again. If a second copy does no harm, set retry_unknown_outcome=True."
         ),
-        exceptions.TransientServiceError: (
-            "The upload may have been queued. If retries do not help, ask whoever runs the service."
-        ),
+        exceptions.TransientServiceError: "The upload may have been queued.",
     }
 
     def __init__(
