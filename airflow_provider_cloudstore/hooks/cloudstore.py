@@ -329,6 +329,11 @@ class CloudStoreAsyncHook(BaseHook):
         client = await self._open_client()
         return await _perform(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
+    async def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
+        """See :meth:`CloudStoreHook.download`. It runs in a thread."""
+        with CloudStoreHook(self.cloudstore_conn_id) as hook:
+            return await asyncio.to_thread(hook.download, file_id, target, expected_sha256=expected_sha256)
+
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`.
 

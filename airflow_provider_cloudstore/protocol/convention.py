@@ -48,30 +48,30 @@ _NO_ERROR = ("", "0", "false", "none", "null", "ok", "success", "no error")
 
 def reports_error(data: Any, *, has_result: bool) -> bool:
     """Whether parsed JSON reports an error; beside a result, a field ``error`` is a warning."""
-    signs, fields = dict(_SIGNS), _fields_of(data)
-    if not has_result:
-        signs[ERRORS] = _says_something
-    return data is False or any(is_error(fields.get(name)) for names, is_error in signs.items() for name in names)
+    signs = _SIGNS if has_result else {**_SIGNS, ERRORS: _says_something}
+    return data is False or any(is_error(value) for names, is_error in signs.items() for value in _values_of(data, names))
 
 
 def stated_status(data: Any) -> int | None:
     """Return the HTTP status that a number in parsed JSON states, or None."""
-    numbers = (_number(_fields_of(data).get(name)) for name in (*CODES, *STATES))
+    numbers = map(_number, _values_of(data, CODES + STATES))
     return next((number for number in numbers if number in _STATED_STATUSES), None)
 
 
 def error_states(data: Any) -> list[Any]:
     """Return the states that begin as an error, such as ``error-notFound``."""
-    return [value for value in map(_fields_of(data).get, STATES) if _begins_as_error(value)]
+    return [value for value in _values_of(data, STATES) if _begins_as_error(value)]
 
 
 def is_pending(data: Any) -> bool:
     """Whether a state, or plain text, says that a link is not ready yet."""
-    return not {str(data).lower(), *(str(_fields_of(data).get(name)).lower() for name in STATES)}.isdisjoint(PENDING)
+    return any(str(value).lower() in PENDING for value in (data, *_values_of(data, STATES)))
 
 
-def _fields_of(data: Any) -> dict[str, Any]:
-    return {plain(name): value for name, value in data.items()} if isinstance(data, dict) else {}
+def _values_of(data: Any, names: tuple[str, ...]) -> list[Any]:
+    """Return the values of the fields with these names: two for ``state`` if there are ``state`` and ``_state``."""
+    fields = [(plain(key), value) for key, value in data.items()] if isinstance(data, dict) else []
+    return [value for name in names for key, value in fields if key == name]
 
 
 def _is_error_state(value: Any) -> bool:

@@ -125,7 +125,7 @@ def _expiry(value: Any, created_at: DateTime) -> DateTime | None:
         if isinstance(value, str) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
             return pendulum.instance(datetime.fromisoformat(value), tz="UTC").in_timezone("UTC")
         seconds = float("nan" if isinstance(value, bool) else value)
-        if seconds < _EPOCH_FROM:
+        if 0 < seconds < _EPOCH_FROM:
             return created_at.add(seconds=seconds)
-        return moment(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds)
+        return moment(seconds / 1000 if seconds > _MILLISECONDS_FROM else seconds) if seconds > 0 else None
     return None

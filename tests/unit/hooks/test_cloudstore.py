@@ -5,6 +5,7 @@ import logging
 import re
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,7 +123,9 @@ def test_a_poll_in_the_triggerer_is_one_request_even_if_the_service_fails(emulat
     assert emulator.state()["requests"] == {"link": 1}
 
 
-def test_the_async_hook_masks_the_secrets_of_its_calls(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_async_hook_masks_the_secrets_of_its_calls_and_downloads(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     masked: list[str] = []
 
     async def amask(secrets: Any) -> None:
@@ -131,6 +134,7 @@ def test_the_async_hook_masks_the_secrets_of_its_calls(emulator: Emulator, monke
     async def use() -> str:
         async with CloudStoreAsyncHook() as hook:
             await hook.upload_from_url("ftp://127.0.0.1:9/f?sig=hunter2x")
+            assert (await hook.download("f1", tmp_path / "f")).bytes == 5
             return (await hook.create_download_link("f1")).token
 
     monkeypatch.setattr("airflow_provider_cloudstore.hooks.cloudstore.amask", amask)

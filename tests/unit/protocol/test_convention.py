@@ -23,6 +23,7 @@ def test_the_convention_has_at_most_35_names() -> None:
     "body",
     [
         *({name: value} for name in ("status", "_status", "state", "result") for value in ("error", "FAILED", " error-4", False)),
+        {"_status": "error", "status": "ok"},
         *({name: value} for name in ("success", "ok") for value in (False, 0, 0.0, "false")),
         *({name: value} for name in ("code", "errno", "statusCode", "error_code") for value in (7, "-9", 1000, 7.0, 4.5)),
         *({name: value} for name in ("error", "errors") for value in ("no", True, {"message": "no"}, ["no"])),

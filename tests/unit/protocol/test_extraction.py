@@ -75,7 +75,7 @@ def test_a_token_that_is_a_url_is_the_url_of_the_link() -> None:
         ({"expires": 1767323045000}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
         ({"expiresAt": "2026-01-02T03:04:05Z"}, pendulum.datetime(2026, 1, 2, 3, 4, 5)),
         ({"expires_at": True}, None),
-        ({"expires_in": "soon"}, None),
+        *(({"expires_in": none}, None) for none in ("soon", 0, -1)),
         ({"expires": 10**400}, None),
         ({}, None),
     ],
