@@ -239,8 +239,8 @@ async def upload_reports(urls: list[str]) -> list[str]:
     return [upload.file_id for upload in uploads]
 ```
 
-The hook needs `async with`, and sends at most 32 requests at a time. It has the same methods, except `download`, `get_conn` and \
-`test_connection`. Before Airflow 3.2, call `asyncio.run` in an ordinary task."""
+The hook needs `async with`, and sends at most 32 requests at a time. It has the same methods, except `get_conn` and \
+`test_connection`; `download` runs in a thread. Before Airflow 3.2, call `asyncio.run` in an ordinary task."""
 
 
 def hooks_page() -> str:
