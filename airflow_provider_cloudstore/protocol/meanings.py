@@ -121,9 +121,11 @@ def meaning_of(reading: Reading, operation: Operation[Any], *, has_result: bool)
     if reading.is_2xx and not reading.problem and not reading.reports_error(service.condition_of(operation.key), has_result):
         if has_result or operation.without_result is None:
             return None
-        meaning = NOT_YET if operation.subject_must_exist and reading.is_pending else operation.without_result
+        meaning = operation.without_result
     else:
         meaning = _of_error(reading, not_found)
+    if reading.is_pending and operation.subject_must_exist and operation.without_result and not has_result:
+        meaning = NOT_YET
     if has_result and operation.error_with_result:
         return operation.error_with_result
     if meaning.error.may_have_effect and not operation.may_be_repeated:  # whatever else the response says

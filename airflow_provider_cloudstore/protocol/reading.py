@@ -62,7 +62,7 @@ class Reading:
     @property
     def is_pending(self) -> bool:
         """Whether a link is not ready yet."""
-        return self.response.status == 202 or convention.is_pending(self.data)
+        return self.is_2xx and not self.problem and (self.response.status == 202 or convention.is_pending(self.data))
 
     @property
     def stated_status(self) -> int | None:

@@ -153,6 +153,7 @@ def test_a_files_id_leaves_an_upload_in_doubt_whatever_stands_beside_it(status: 
 def test_a_missed_success_when_is_an_error_and_unknown_only_beside_an_id_or_an_internal_failure() -> None:
     missed = {"state": "meh", "message": "quota"}
     assert {ending(operation, missed, success_when="state=fine") for operation in CALLS} == {"ServiceError"}
+    assert ending("link", {"state": "pending"}, success_when="state=fine") == "NotFoundError"  # not yet
     assert ending("upload", {**missed, "file_id": "f1"}, success_when="state=fine") == UNKNOWN
     assert ending("upload", {"message": "internal error"}, success_when="state=fine") == UNKNOWN
     assert ending("upload", {"ok": False, "message": "Internal server error"}) == UNKNOWN
