@@ -44,11 +44,12 @@ def test_a_result_is_dated_by_when_it_was_asked_for_and_not_by_the_answer() -> N
     assert result_of(UploadFromUrl(settings(), "http://h/f"), response()).requested_at == RECEIVED.subtract(seconds=1)
 
 
-def test_a_download_token_in_an_error_is_not_repeated() -> None:
+def test_a_download_token_in_an_error_is_not_repeated_but_words_are() -> None:
     body = {"ok": False, "data": {"token": "one-time-77"}, "message": "link one-time-77 is not ready"}
-    with pytest.raises(exceptions.ServiceError, match=r"link \*\*\* is not ready") as failed:
-        result_of(CreateDownloadLink(settings(), "f1"), response(body=body))
-    assert failed.value.message == "link *** is not ready"
+    for got, words in ((response(body=body), "link *** is not ready"), (response(403, b"Forbidden"), "Forbidden")):
+        with pytest.raises(exceptions.CloudStoreError) as failed:
+            result_of(CreateDownloadLink(settings(), "f1"), got)
+        assert failed.value.message == words
 
 
 def test_an_id_that_holds_the_token_is_not_shown() -> None:

@@ -61,8 +61,7 @@ def test_only_what_looking_again_cannot_help_ends_the_wait_at_once(error: CloudS
 def test_three_inconclusive_responses_in_a_row_that_span_thirty_seconds_end_the_wait(
     seconds: tuple[float, ...], end: float | None
 ) -> None:
-    page = exceptions.InvalidResponseError("a web page")
-    polls = [(second, page if number % 2 else UNCLEAR) for number, second in enumerate(seconds)]
+    polls = list(zip(seconds, [UNCLEAR, exceptions.InvalidResponseError("page")] * 4, strict=False))
     assert ended_after(begun(timeout=7200), polls) == end
 
 
