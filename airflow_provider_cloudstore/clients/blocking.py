@@ -22,7 +22,7 @@ from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.protocol import http, meanings
+from airflow_provider_cloudstore.protocol import http, signals
 from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
 from airflow_provider_cloudstore.protocol.call import Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
@@ -162,7 +162,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._response = response
         if response.status_code < 200:
             # The final response follows this interim response, and would be taken for the response to the next request.
-            return TransportFailure(meanings.IN_DOUBT, "the response is not valid HTTP")
+            return TransportFailure(signals.IN_DOUBT, "the response is not valid HTTP")
         # A response from a user's own adapter may have only its content, and no raw stream.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(

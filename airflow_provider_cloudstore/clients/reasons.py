@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 
-from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 
 # Exceptions by name, because neither client may import the other's library. The first entry that matches any cause counts.
@@ -31,9 +32,6 @@ _CHECK_PROXY = (
     "Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), its user and password, and "
     "that it may connect to the host."
 )
-OUT_OF_TIME = TransportFailure(
-    meanings.UNREACHABLE, "no time was left to send the request", "Allow the task more time: raise its execution_timeout."
-)
 
 
 def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
@@ -44,7 +42,7 @@ def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
     reason = _reason(error)
     if reason == "timed out":
         reason = f"no complete response within {limit:g} s"
-    return TransportFailure(meanings.IN_DOUBT, reason)
+    return TransportFailure(signals.IN_DOUBT, reason)
 
 
 def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
@@ -52,13 +50,20 @@ def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure
     advice = _CHECK_PROXY if through_proxy else _CHECK_HOST
     if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
         advice = _CHECK_TLS
-    return TransportFailure(meanings.UNREACHABLE, f"no connection to the service: {_reason(error)}", advice)
+    return _unreachable(f"no connection to the service: {_reason(error)}", advice)
 
 
 def tunnel_refused(status: int) -> TransportFailure:
     """Describe a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
     reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
-    return TransportFailure(meanings.UNREACHABLE, reason, _CHECK_PROXY)
+    return _unreachable(reason, _CHECK_PROXY)
+
+
+def _unreachable(reason: str, advice: str) -> TransportFailure:
+    return TransportFailure(replace(signals.UNREACHABLE, advice=advice), reason)
+
+
+OUT_OF_TIME = _unreachable("no time was left to send the request", "Allow the task more time: raise its execution_timeout.")
 
 
 def _reason(error: BaseException) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
-from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError, TransientServiceError
+from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
-from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.signals import Signal
 
 T = TypeVar("T")
 
@@ -84,25 +84,25 @@ class Attempt(Generic[T]):
     def interpret(self, outcome: Response | TransportFailure) -> T | CloudStoreError:
         """Return what the attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
-            return self.error(outcome.meaning, outcome.reason, advice=outcome.advice)
+            return self.error(outcome.signal, outcome.reason)
         operation, reading = self.operation, read(outcome, self.settings, self.secrets)
-        found = operation.find(reading)
-        meaning = meanings.meaning_of(reading, operation, has_result=found is not None)
-        if meaning is None:
+        found = operation.find(reading) if reading.is_2xx and not reading.problem else None
+        signal = signals.signal_of(reading, operation, has_result=found is not None)
+        if signal is None:
             return operation.result(found, reading)
-        if meaning is meanings.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
+        if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
-        return self._error_of_response(meaning, reading, found)
+        return self._error_of_response(signal, reading, found)
 
-    def _error_of_response(self, meaning: Meaning, reading: Reading, found: Any) -> CloudStoreError:
+    def _error_of_response(self, signal: Signal, reading: Reading, found: Any) -> CloudStoreError:
         if found:  # the message may repeat a token that is in the response
             reading = replace(reading, secrets=(*reading.secrets, *self.operation.secrets_of(found)))
-        message, lacks_token = reading.message, meaning is meanings.NO_TOKEN_FOUND
+        message, lacks_token = reading.message, signal is signals.NO_TOKEN_FOUND
         if lacks_token and " " not in message:  # a single word may be a token in an undeclared field
             message = ""
         shows_keys = (lacks_token or not message) and not reading.problem and reading.data is not None
         return self.error(
-            meaning,
+            signal,
             reading.status_text,
             "; ".join(filter(None, (message, reading.key_names if shows_keys else ""))),
             status=reading.response.status,
@@ -110,17 +110,18 @@ class Attempt(Generic[T]):
             retry_after=reading.response.retry_after,
         )
 
-    def error(self, meaning: Meaning, seen: str, details: str = "", advice: str = "", **more: Any) -> CloudStoreError:
+    def error(self, signal: Signal, seen: str, details: str = "", **more: Any) -> CloudStoreError:
         """Return the error of the attempt.
 
         :param seen: what was seen, such as ``HTTP 404``.
         :param details: what the service said, without secrets.
-        :param advice: what to do, if the advice of the meaning does not fit.
         """
         operation = self.operation
-        kind = meaning.error_class(may_be_repeated=operation.may_be_repeated, in_doubt=self.in_doubt)
+        kind = signal.error_of(operation)
+        if self.in_doubt and not kind.sent:  # only the last attempt was not sent
+            kind = TransientServiceError
         earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
-        reason = meaning.says.format(seen=seen, address=self.settings.address)
+        reason = signal.says.format(seen=seen, address=self.settings.address)
         if details:
             reason = f"{reason}: {details}".rstrip(". ")
         return kind(
@@ -128,6 +129,6 @@ class Attempt(Generic[T]):
             operation=operation.name,
             subject=operation.redacted(self.secrets),
             attempts=self.number,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or meaning.advice or kind.default_advice))),
+            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), signal.advice or kind.default_advice))),
             **more,
         )

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol import meanings
+from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
@@ -159,8 +159,8 @@ class Download:
                 exceptions.TransientServiceError, f"{reason}: the download host rejected the link", head, _ON_REJECTED
             )
         if head.status >= 300:
-            meaning = meanings.of_status(head.status)
-            return self._error(meaning.error, reason, head, _ON_URL if head.status < 400 else "")
+            kind = signals.of_status(head.status).error
+            return self._error(kind, reason, head, _ON_URL if head.status < 400 else "")
         return self._error(exceptions.InvalidResponseError, f"{reason} without a file, or without its length", head, _ON_NO_FILE)
 
     def add(self, piece: bytes) -> None:
@@ -174,11 +174,11 @@ class Download:
         :raises CloudStoreError: if bytes are missing.
         """
         if _length(self._whole) not in (None, self.received):
-            raise self.lost(TransportFailure(meanings.IN_DOUBT, "the response ended early"))
+            raise self.lost(TransportFailure(signals.IN_DOUBT, "the response ended early"))
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
-        return self._error(failure.meaning.error, f"download host: {failure.reason}", advice=failure.advice)
+        return self._error(failure.signal.error, f"download host: {failure.reason}", advice=failure.signal.advice)
 
     def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_cloudstore import __version__
 
 if TYPE_CHECKING:
-    from airflow_provider_cloudstore.protocol.meanings import Meaning
+    from airflow_provider_cloudstore.protocol.signals import Signal
 
 COMMON_HEADERS = {"User-Agent": f"airflow-provider-cloudstore/{__version__}", "Accept-Encoding": "identity"}
 """The headers of every request, also of a download."""
@@ -66,10 +66,9 @@ class Response:
 class TransportFailure:
     """A request without a complete response.
 
-    :param meaning: whether the request may have been sent (``IN_DOUBT``) or not (``UNREACHABLE``).
+    :param signal: whether the request may have been sent (``IN_DOUBT``) or not (``UNREACHABLE``).
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library, which may hold secrets.
     """
 
-    meaning: Meaning
+    signal: Signal
     reason: str
-    advice: str = ""

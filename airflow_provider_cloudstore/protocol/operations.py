@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
-from airflow_provider_cloudstore.protocol import extraction, guards, meanings
+from airflow_provider_cloudstore.protocol import extraction, guards, signals
 from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request
-from airflow_provider_cloudstore.protocol.meanings import Meaning
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.signals import Signal
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
 T = TypeVar("T")
@@ -49,14 +49,12 @@ class Operation(Generic[T]):
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
     """Whether the subject must already exist in the service; an upload creates its subject."""
-    error_with_result: Meaning | None = None
-    """What an error means beside what :meth:`find` looks for, whatever else the response says."""
-    without_result: Meaning | None = None
-    """What a response means that reports no error, but lacks what :meth:`find` looks for; None if it is a success."""
-    token_refused: Meaning = meanings.TOKEN_REFUSED
-    """What it means that the service refuses the token."""
+    without_result: Signal | None = None
+    """The signal of a response that reports no error, but lacks what :meth:`find` looks for; None if that is a success."""
+    token_refused: Signal = signals.TOKEN_REFUSED
+    """The signal that the service refuses the token."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
-    """What to do about an error of this operation, by the error's class; the advice of the meaning follows."""
+    """What to do about an error of this operation, by the error's class; the advice of the signal follows."""
 
     def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
@@ -184,7 +182,6 @@ class UploadFromUrl(Operation[RemoteUpload]):
     method, path = "POST", "/file/url_upload_add"
     parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
     subject_must_exist = False
-    error_with_result = meanings.ERROR_WITH_ID
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
@@ -203,7 +200,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         super().__init__(settings, url, others=parameters)
         self.may_be_repeated = retry_unknown_outcome
-        self.without_result = meanings.NO_FILE_ID if settings.needs_file_id else None
+        self.without_result = signals.NO_FILE_ID if settings.needs_file_id else None
 
     def find(self, reading: Reading) -> str | None:
         """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
@@ -222,7 +219,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = True
-    without_result = meanings.NO_TOKEN_FOUND
+    without_result = signals.NO_TOKEN_FOUND
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."

@@ -1,4 +1,4 @@
-"""Reads a response: its body, the service's message, and whether it reports an error. ``meanings.py`` decides what that means."""
+"""Reads a response: its body, the service's message, and whether it reports an error. ``signals.py`` decides what that means."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Reading:
     @property
     def is_pending(self) -> bool:
         """Whether a link is not ready yet."""
-        return self.is_2xx and not self.problem and (self.response.status == 202 or convention.is_pending(self.data))
+        return self.response.status == 202 or convention.is_pending(self.data)
 
     @property
     def stated_status(self) -> int | None:

@@ -57,7 +57,6 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "internal": {"body": b'{"status": "error", "message": "Internal server error"}'},
     "database": {"body": b'{"status": "error", "message": "database error"}'},
     "id": {"body": b'{"status": "error", "file_id": "f1"}'},
-    "rejected with id": {"status": 400, "body": b'{"file_id": "f1"}'},
     "no id": {"extra": {"file_id_path": "key"}, "body": b"{}"},
     "page": {"headers": {"content-type": "text/html"}, "body": b"<html>"},
     "xml": {"body": b"<?xml version='1.0'?>"},

@@ -1,0 +1,153 @@
+"""Decides what an attempt means, in two steps.
+
+First which signal it is: :func:`signal_of` says it of a response, by the rules in docs/operate/responses.md, and the clients say
+it of a request without a response. Then which error that is: each signal is a row of the table in docs/operate/retries.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol import convention
+from airflow_provider_cloudstore.protocol.reading import Reading
+
+if TYPE_CHECKING:
+    from airflow_provider_cloudstore.protocol.operations import Operation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signal:
+    """A row of the table.
+
+    :param error: the class of the error, which declares its consequences and what to do about it.
+    :param unsafe: the class for an operation that must not be repeated, such as an upload; by default, the same.
+    :param says: the reason, in which ``{seen}`` stands for what was seen. It names the connection and its ``{address}`` if these
+        may be wrong.
+    :param advice: what to do, if the class has other signals.
+    """
+
+    error: type[CloudStoreError]
+    unsafe: type[CloudStoreError] | None = None
+    says: str = "{seen}"
+    advice: str = ""
+
+    def error_of(self, operation: Operation[Any]) -> type[CloudStoreError]:
+        """Return the class of the error of an operation."""
+        return self.unsafe if self.unsafe and not operation.may_be_repeated else self.error
+
+
+_UNKNOWN = exceptions.OutcomeUnknownError
+_AT_ADDRESS = "{seen} ({address})"
+_CHECK_HOST = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
+
+# Requests without a complete response.
+UNREACHABLE = Signal(exceptions.ServiceUnreachableError, says=_AT_ADDRESS)
+IN_DOUBT = Signal(exceptions.TransientServiceError, _UNKNOWN)
+"""The request may have been carried out; so it is after HTTP 408, most 5xx, and "internal error" in a 2xx."""
+
+# Errors of the service.
+LIMITED = Signal(exceptions.RateLimitError)
+TOKEN_REFUSED = Signal(exceptions.AuthenticationError, says="{seen}: the service refused the access token ({address})")
+KEYS_REFUSED = Signal(
+    exceptions.ConfigurationError,  # permanent, because an account may lock itself
+    says="{seen}: the service gave no access token for the connection's login and password ({address})",
+    advice="Set the login to the first key of the account, and the password to the second.",
+)
+FORBIDDEN = Signal(exceptions.PermissionDeniedError, says=_AT_ADDRESS)
+MISSING = Signal(exceptions.NotFoundError)
+"""The service says that the subject does not exist."""
+NO_SUCH_PATH = Signal(
+    exceptions.RequestRejectedError,
+    says=_AT_ADDRESS,
+    advice="This does not say that the folder or file is missing: it may be a front end's. Check that the connection's host is "
+    "the base URL, and that extra 'api_path' is the path of the calls below that URL. If the response does mean that, extra "
+    "'not_found_pattern' must match it.",
+)
+"""HTTP 404 that does not mean a folder or file: it is not a JSON object, or does not match ``not_found_pattern``."""
+REJECTED = Signal(exceptions.RequestRejectedError)
+BAD_REQUEST = Signal(exceptions.BadRequestError)
+REDIRECT = Signal(
+    exceptions.BadRequestError,
+    says="{seen}, a redirect ({address})",
+    advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
+)
+
+# Responses with HTTP 2xx that are not a success.
+NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _UNKNOWN, _AT_ADDRESS, _CHECK_HOST)
+"""The response cannot come from the service itself; it is a web page, for example."""
+NOT_YET = Signal(exceptions.NotFoundError, says="{seen}: the file is not ready yet")
+NO_TOKEN_FOUND = Signal(
+    exceptions.InvalidResponseError, says="{seen}, but the response contains no token ({address})", advice=_CHECK_HOST
+)
+NO_FILE_ID = Signal(
+    exceptions.InvalidResponseError,
+    _UNKNOWN,
+    "{seen}, but the response has no file id at the path in extra 'file_id_path'",
+    "If the file arrived, correct that path.",
+)
+ERROR_WITH_ID = Signal(
+    _UNKNOWN,
+    says="{seen}, and the service reports an error beside the file's id",
+    advice="If this response means success, extra 'success_when' must say so.",
+)
+STATED_ERROR = Signal(exceptions.ServiceError, says="{seen}, but the service reports an error")
+
+_OF_STATUS: dict[int, Signal] = {
+    401: TOKEN_REFUSED,
+    403: FORBIDDEN,
+    408: IN_DOUBT,
+    **dict.fromkeys((404, 410), MISSING),
+    **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
+    **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
+}
+_OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange
+
+
+def of_status(status: int) -> Signal:
+    """Return the signal of an HTTP status other than 2xx."""
+    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
+
+
+def signal_of(reading: Reading, operation: Operation[Any], *, has_result: bool) -> Signal | None:
+    """Return the signal of a response, by the rules in docs/operate/responses.md; None if it is a success.
+
+    :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
+    """
+    signal = _of_2xx(reading, operation, has_result) if reading.is_2xx else _of_error(reading)
+    if signal is None or signal.error_of(operation) is exceptions.OutcomeUnknownError:
+        return signal
+    service = reading.settings.service
+    not_found = service.not_found_pattern if operation.subject_must_exist else None
+    if reading.matches(service.token_refused_pattern):
+        signal = TOKEN_REFUSED
+    elif reading.matches(not_found):
+        signal = MISSING
+    elif signal is MISSING and (not_found or not isinstance(reading.data, dict)):
+        signal = NO_SUCH_PATH
+    return operation.token_refused if signal is TOKEN_REFUSED else signal
+
+
+def _of_2xx(reading: Reading, operation: Operation[Any], has_result: bool) -> Signal | None:
+    if reading.problem:
+        return NOT_A_RESPONSE
+    is_error = reading.reports_error(reading.settings.service.condition_of(operation.key), has_result)
+    lacks_result = operation.without_result if not has_result else None
+    if lacks_result and operation.subject_must_exist and reading.is_pending:
+        return NOT_YET
+    if not is_error:
+        return lacks_result
+    if has_result and not operation.may_be_repeated:
+        return ERROR_WITH_ID
+    if reading.stated_status:
+        return of_status(reading.stated_status)
+    return IN_DOUBT if convention.INTERNAL_ERROR.search(reading.words) else STATED_ERROR
+
+
+def _of_error(reading: Reading) -> Signal:
+    response = reading.response
+    if response.status == 503 and response.retry_after is not None and not reading.problem:
+        return LIMITED  # a web page with this status is Varnish's, after a timeout: the call may have been carried out
+    return of_status(response.status)
