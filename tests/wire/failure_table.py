@@ -42,12 +42,12 @@ class Row:
 
 
 def by_operation(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a table whose columns name operations, such as ``download link, file info``: the first cell, the others."""
+    """The rows of a table whose columns are operations: the first cell, and the others by the operation's key."""
     keys = {operation.name: operation.key for operation in OPERATIONS}
     (line,) = {line for page in _PAGES for line in page.splitlines() if line.startswith(header)}
-    columns = [cell.strip().split(", ") for cell in line.strip("|").split("|")][1:]
+    columns = [keys[cell.strip()] for cell in line.strip("|").split("|")[1:]]
     for what, *cells in rows(header):
-        yield what, {keys[name]: cell for names, cell in zip(columns, cells, strict=True) for name in names if name in keys}
+        yield what, dict(zip(columns, cells, strict=True))
 
 
 def rows(header: str) -> Iterator[list[str]]:
@@ -62,6 +62,9 @@ def _outcomes() -> Iterator[Row]:
     for what, cells in by_operation("| what happened |"):
         first = next(iter(cells.values()))
         told = {operation: first if cell == "the same" else cell for operation, cell in cells.items()}
+        # An operation without a column ends as a link does if it may be repeated, or else as an upload does.
+        others = {True: told["link"], False: told["upload"]}
+        told = {one.key: others[getattr(one, "may_be_repeated", False)] for one in OPERATIONS} | told
         yield Row(re.sub(r"\[(.+?)\]\(.+?\)", r"\1", what), told)
 
 
