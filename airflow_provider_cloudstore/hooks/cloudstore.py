@@ -14,12 +14,12 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundErro
 from airflow_provider_cloudstore.hooks.connection import (
     amask,
     exchange_keys,
-    exchange_keys_async,
     mask,
     read_connection,
     read_connection_async,
 )
 from airflow_provider_cloudstore.hooks.time_budget import time_budget
+from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
@@ -302,7 +302,13 @@ class CloudStoreAsyncHook(BaseHook):
         return shared.client
 
     async def _renew(self) -> Settings:
-        return await exchange_keys_async(await read_connection_async(self.cloudstore_conn_id))
+        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+
+        settings = await read_connection_async(self.cloudstore_conn_id)
+        if not settings.keys:
+            return settings
+        async with AsyncClient(settings) as client:
+            return await _perform(client, Authorize(settings))
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""

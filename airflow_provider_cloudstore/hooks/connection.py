@@ -63,18 +63,6 @@ def exchange_keys(settings: Settings) -> Settings:
     return settings
 
 
-async def exchange_keys_async(settings: Settings) -> Settings:
-    """Do the same as :func:`exchange_keys` on an event loop."""
-    if not settings.keys:
-        return settings
-    from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-
-    async with AsyncClient(settings) as client:
-        settings = await client.perform(Authorize(settings), budget=time_budget())
-    await amask(settings.secrets)
-    return settings
-
-
 def _parsed(conn_id: str, connection: Connection | None) -> Settings:
     try:
         if connection is None:

@@ -38,29 +38,33 @@ def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
     return tuple({Secret(link.token), *secrets_in({"url": link.url_with_token or ""})})
 
 
-def find_file_id(reading: Reading, *, refused: tuple[Secret, ...]) -> str | None:
-    """Return the id of an uploaded file; None if the response has no id, or repeats one of the refused secrets in its place."""
-    return next(_texts(reading.settings.service.file_id_path.values_in(reading.data), refused), None)
+def find_file_id(reading: Reading) -> str | None:
+    """Return the id of an uploaded file; None if the response has no id, or repeats the access token in its place.
+
+    It may repeat another secret of the call: a source URL may well contain the id.
+    """
+    settings = reading.settings
+    return next(_texts(settings.service.file_id_path.values_in(reading.data), (settings.access_token,)), None)
 
 
-def find_link(file_id: str, reading: Reading, *, refused: tuple[Secret, ...]) -> DownloadLink | None:
+def find_link(file_id: str, reading: Reading) -> DownloadLink | None:
     """Return the download link in a response, or None if the response contains no token.
 
-    :param refused: secrets; a value that repeats one of them is used neither as the token nor as the URL.
+    A value that repeats a secret of the call is used neither as the token nor as the URL.
     """
     settings, created_at = reading.settings, moment(reading.response.received)
-    urls = _urls(reading, refused)
-    token = _token(reading, refused) or next(filter(None, map(_token_in_query, urls)), None)
+    urls = _urls(reading)
+    token = _token(reading) or next(filter(None, map(_token_in_query, urls)), None)
     if token is None:
         return None
     expiries = (_expiry(value, created_at) for value in settings.service.expires_path.values_in(reading.data))
     return DownloadLink(file_id, token, _url_of(token, urls, settings), created_at, next(filter(None, expiries), None))
 
 
-def _urls(reading: Reading, refused: tuple[Secret, ...]) -> list[str]:
+def _urls(reading: Reading) -> list[str]:
     """Return the URLs at ``download_url_path``. A text without a slash or a question mark is no relative URL, but a word."""
     settings = reading.settings
-    texts = _texts(settings.service.download_url_path.values_in(reading.data), refused)
+    texts = _texts(settings.service.download_url_path.values_in(reading.data), reading.secrets)
     urls = [absolute_url(text, settings.base_url) for text in texts if re.search("[/?]", text)]
     return [url for url in urls if _URL.fullmatch(url)]
 
@@ -74,7 +78,7 @@ def _url_of(token: str, urls: list[str], settings: Settings) -> str | None:
     return settings.service.download_url.replace("{token}", quote(token, safe=""))
 
 
-def _token(reading: Reading, refused: tuple[Secret, ...]) -> str | None:
+def _token(reading: Reading) -> str | None:
     """Return the token at ``token_path``, or a body of plain text, unless it is a short word or has spaces, as a message has."""
     service = reading.settings.service
     candidates: Iterable[Any] = service.token_path.values_in(reading.data)
@@ -82,7 +86,7 @@ def _token(reading: Reading, refused: tuple[Secret, ...]) -> str | None:
         is_known = any(map(reading.matches, (service.token_refused_pattern, service.not_found_pattern)))
         is_message = len(text) < _MIN_BARE_TOKEN or reading.is_pending or is_known
         candidates = [] if is_message else [text]
-    for token in _texts(candidates, refused):
+    for token in _texts(candidates, reading.secrets):
         if _URL.match(token) or not re.search(r"\s", token):
             return token
     return None

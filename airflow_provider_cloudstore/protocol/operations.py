@@ -203,8 +203,8 @@ class UploadFromUrl(Operation[RemoteUpload]):
         self.without_result = signals.NO_FILE_ID if settings.needs_file_id else None
 
     def find(self, reading: Reading) -> str | None:
-        """Return the file's id. Only the access token is refused as an id, because a source URL may well contain the id."""
-        return extraction.find_file_id(reading, refused=(reading.settings.access_token,))
+        """Return the file's id."""
+        return extraction.find_file_id(reading)
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
@@ -232,9 +232,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def find(self, reading: Reading) -> DownloadLink | None:
         """Return the link if the response contains a token. Its URL comes from the response or else extra ``download_url``."""
-        settings = reading.settings
-        refused = (settings.access_token, *settings.keys, *self.secrets)
-        return extraction.find_link(self.subject, reading, refused=refused)
+        return extraction.find_link(self.subject, reading)
 
     def secrets_of(self, result: DownloadLink) -> tuple[Secret, ...]:
         """Return the download token, and the credentials in its URL."""

@@ -16,7 +16,7 @@ TOKEN = Secret("s3cret/access+token")
 
 def link(body: Any, token_path: str = "", secrets: tuple[Secret, ...] = ()) -> Any:
     own = connected({"token_path": token_path} if token_path else {}, "https://files.example.com/p")
-    return find_link("f1", read(response(200, body), own), refused=secrets)
+    return find_link("f1", read(response(200, body), own, secrets))
 
 
 @pytest.mark.parametrize(
