@@ -41,7 +41,7 @@ with DAG(
         task_id="batch",
         urls="{{ params.manifest }}",
         url_column="url",
-        # Runs may share a folder, but one per run is easier to find and to delete.
+        # A folder for each run: a new run sends everything, whatever an earlier one has queued.
         receipts="{{ params.receipts }}/{{ run_id | replace(':', '_') }}",
         max_concurrency=16,
         requests_per_second=100,
