@@ -35,10 +35,7 @@ XCOMS: Mapping[type, tuple[str, type]] = {
 }
 """For each operator the key of the XCom that has a type, and the type."""
 RESULTS: Mapping[type, type] = {
-    results.FolderDeletion: results.FolderDeletionXCom,
-    results.RemoteUpload: results.RemoteUploadXCom,
-    results.DownloadLink: results.DownloadLinkXCom,
-    results.DownloadedFile: results.DownloadedFileXCom,
+    kind: getattr(results, f"{name}XCom") for name, kind in vars(results).items() if hasattr(results, f"{name}XCom")
 }
 """What each method of a hook returns, and its type as an XCom."""
 HOOK_METHODS = (*(operation.hook_method for operation in OPERATIONS), "download", "request", "get_conn", "test_connection")

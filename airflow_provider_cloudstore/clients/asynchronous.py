@@ -90,17 +90,17 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                         await permit()
                     settings = self.settings
                     answer = settings, await self.send(operation.request(settings), ends_at - time.monotonic())
-                case Renew(refused):
-                    answer = await self.renew(refused)
+                case Renew(old):
+                    answer = await self.renew(old)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
 
-    async def renew(self, refused: Secret) -> bool:
+    async def renew(self, old: Secret) -> bool:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.renew`."""
         async with self._renewing:
-            if self._renew and self.settings.access_token == refused:
+            if self._renew and self.settings.access_token == old:
                 self.settings = await self._renew()
-        return self.settings.access_token != refused
+        return self.settings.access_token != old
 
     async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""

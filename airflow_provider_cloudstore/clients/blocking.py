@@ -87,17 +87,17 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 case Send():
                     settings = self.settings
                     answer = settings, self.send(operation.request(settings), ends_at - time.monotonic())
-                case Renew(refused):
-                    answer = self.renew(refused)
+                case Renew(old):
+                    answer = self.renew(old)
                 case Pause(seconds):
                     time.sleep(seconds)
 
-    def renew(self, refused: Secret) -> bool:
-        """Renew the settings, unless another thread has replaced the refused token; return whether there is another token."""
+    def renew(self, old: Secret) -> bool:
+        """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
         with self._renewing:
-            if self._renew and self.settings.access_token == refused:
+            if self._renew and self.settings.access_token == old:
                 self.settings = self._renew()
-        return self.settings.access_token != refused
+        return self.settings.access_token != old
 
     def send(self, request: Request, time_left: float) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.

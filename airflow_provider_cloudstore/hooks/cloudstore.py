@@ -23,7 +23,7 @@ from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.protocol.signals import IN_DOUBT
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
@@ -112,10 +112,6 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         return self._http.settings
-
-    def connect(self) -> None:
-        """Read the connection and get a token, unless that was done before. Every call does this by itself."""
-        self._http.renew(NO_TOKEN)
 
     def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """Delete a folder and its contents permanently (``POST /folder/delete``).

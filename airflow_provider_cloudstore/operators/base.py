@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -92,10 +93,15 @@ class CloudStoreOperator(BaseOperator):
 
     def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
         """Push the URL of a file's page for the link "File", if the connection defines that URL, which holds no token."""
-        if file_id and context.get("ti") and (template := hook.settings.file_page_url):
-            page = template.replace("{file_id}", quote(file_id, safe=""))
-            setattr(self, XCOM_FILE_PAGE, page)
-            self._push(context, XCOM_FILE_PAGE, page)
+        from airflow_provider_cloudstore.exceptions import CloudStoreError
+
+        if not file_id or not context.get("ti"):
+            return
+        with suppress(CloudStoreError):  # a missing link is no reason to fail a task that has done its work
+            if template := hook.settings.file_page_url:
+                page = template.replace("{file_id}", quote(file_id, safe=""))
+                setattr(self, XCOM_FILE_PAGE, page)
+                self._push(context, XCOM_FILE_PAGE, page)
 
     def _open_hook(self) -> CloudStoreHook:
         from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook

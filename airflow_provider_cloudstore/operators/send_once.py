@@ -32,18 +32,17 @@ _SENDING, _UNKNOWN, _QUEUED = "sending", "unknown", "queued"
 
 
 def send_once(
-    send: Callable[[], RemoteUploadXCom], connect: Callable[[], None], context: Context, url: str, *, retry_unknown_outcome: bool
+    send: Callable[[], RemoteUploadXCom], context: Context, url: str, *, retry_unknown_outcome: bool
 ) -> RemoteUploadXCom:
     """Send an upload, unless an earlier try of the task has sent it or may have sent it.
 
-    Before Airflow 3.3, which has no state store, every try sends it. ``connect`` gets the token before anything is recorded.
+    Before Airflow 3.3, which has no state store, every try sends it.
 
     :returns: the upload as the task pushes it: what ``send`` returned in this try or an earlier try.
     :raises OutcomeUnknownError: if an earlier try was killed while sending it.
     """
     store: Any = context.get("task_state_store")
     if store is None:
-        connect()
         return send()
     max_tries, subject = context["ti"].max_tries, redact_url(url)
     earlier = _record_of_earlier_try(store, max_tries)
@@ -57,7 +56,6 @@ def send_once(
             advice = UploadFromUrl.hints[OutcomeUnknownError]
             raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
-    connect()
     sent_at = datetime.now(UTC).isoformat(timespec="seconds")
     record = {"sent_at": sent_at, "state": _SENDING, "max_tries": max_tries, "result": None}
     store.set(STATE_KEY, record)

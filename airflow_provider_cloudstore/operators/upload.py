@@ -69,11 +69,12 @@ class RemoteUrlUploadOperator(WaitingOperator):
         url = self._unredacted_url.reveal() if self._unredacted_url else self.url
         may_repeat = self.retry_unknown_outcome
         with self._open_hook() as hook:
+            _ = hook.settings  # if the connection cannot be read, nothing is recorded as sent
 
             def send() -> RemoteUploadXCom:
                 return hook.upload_from_url(url, self.parameters, retry_unknown_outcome=may_repeat).to_dict()
 
-            upload = send_once(send, hook.connect, context, str(url), retry_unknown_outcome=may_repeat)
+            upload = send_once(send, context, str(url), retry_unknown_outcome=may_repeat)
             with without_resending(context, upload["file_id"]):
                 no_id = "the response has no file id in the usual places; extra 'file_id_path' can name another"
                 shown_id = f"file '{upload['file_id']}'" if upload["file_id"] else no_id

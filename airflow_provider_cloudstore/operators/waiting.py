@@ -8,7 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, conf
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, validate_flags, validate_positive
+from airflow_provider_cloudstore.operators.base import (
+    CloudStoreOperator,
+    FileLink,
+    context_or_empty,
+    validate_flags,
+    validate_positive,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context
@@ -52,7 +58,7 @@ class WaitingOperator(CloudStoreOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after a deferred wait."""
         with self._open_hook() as hook:
-            return self._complete(context, hook, available_file(event))
+            return self._complete(context_or_empty(context), hook, available_file(event))
 
     def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> Any:
         """Do what the task does once its file is available, and return the task's value."""
@@ -63,7 +69,7 @@ class WaitingOperator(CloudStoreOperator):
         from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
         wait = FileWait(file_id, self.poll_interval, self.timeout, began or datetime.now(UTC))
-        hook.get_conn()  # reads the connection: if it cannot be used, waiting cannot help
+        _ = hook.settings  # if the connection cannot be used, waiting cannot help
         wait_for(self, hook, wait, deferrable=self.deferrable)
 
 

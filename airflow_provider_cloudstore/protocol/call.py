@@ -28,7 +28,7 @@ class Send:
 class Renew:
     """A step: renew the client's settings if they still have this token, and answer whether they have another token now."""
 
-    refused: Secret
+    old: Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def steps_of(
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
     attempts, has_renewed = Attempts(max_attempts), False
-    yield Renew(NO_TOKEN)  # only the first call of a connection with keys has no token
+    yield Renew(NO_TOKEN)  # a connection with keys has no token before its first call
     while True:
         attempts.count += 1
         settings, outcome = yield Send()
@@ -87,7 +87,7 @@ class Attempt(Generic[T]):
             return self.error(outcome.signal, outcome.reason)
         operation, reading = self.operation, read(outcome, self.settings, self.secrets)
         found = operation.find(reading) if reading.is_2xx and not reading.problem else None
-        signal = signals.signal_of(reading, operation, has_result=found is not None)
+        signal = signals.signal_of(reading, operation, found)
         if signal is None:
             return operation.result(found, reading)
         if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):

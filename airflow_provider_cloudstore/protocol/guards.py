@@ -85,7 +85,10 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     :raises InvalidInputError: as :func:`validate_text`; if the id is not plainly the id of one folder; or if it is protected.
     """
     folder_id = validate_text(value, "folder_id")
-    if problem := folder_id_problem(folder_id):
+    problem = folder_id_problem(folder_id)
+    if text_of(value) != folder_id:
+        problem = "white space stands around it"
+    if problem:
         raise InvalidInputError(
             f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",
             advice="Set it to the id of a single folder, as the service shows it.",

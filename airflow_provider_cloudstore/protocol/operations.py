@@ -76,7 +76,8 @@ class Operation(Generic[T]):
         """Return the HTTP request, with the token and the parameters that the service declares."""
         service, token = settings.service, settings.access_token.reveal()
         headers = {**COMMON_HEADERS, "Accept": "application/json"}
-        given = {**service.parameters, **self.arguments}
+        own = {name.lower() for name in self.arguments}
+        given = {name: value for name, value in service.parameters.items() if name.lower() not in own} | self.arguments
         if token and (service.token_in == IN_HEADER or (service.token_in == IN_DOCUMENT and self.method == "POST")):
             headers["Authorization"] = f"Bearer {token}"
         elif token:

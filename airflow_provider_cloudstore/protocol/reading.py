@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.paths import Condition
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.storable import storable
+from airflow_provider_cloudstore.protocol.storable import MAX_BYTES, storable
 from airflow_provider_cloudstore.results import Json
 
 PAGE_TYPES = ("text/html", "application/xhtml")
@@ -86,7 +86,7 @@ class Reading:
         """The words for an error message: without secrets, and then cut, because half a secret would not be recognized."""
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
-    def reports_error(self, condition: Condition | None, has_result: bool) -> bool:
+    def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
         """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
         if condition and self.response.body.strip() and not isinstance(self.data, str):
             return not condition.holds(self.data)
@@ -97,18 +97,19 @@ class Reading:
 
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
-        if not pattern or self.problem or self.data is None or self.response.status in (408, *range(500, 600)):
+        status = self.response.status
+        if not pattern or self.problem or status == 408 or 500 <= status <= 599:
             return False
-        body = self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, (self.words, body)))
+        body = self.response.body.decode("utf-8", "replace")
+        return any(map(pattern.search, (self.words, body, json.dumps(self.data, ensure_ascii=False))))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
         return redact(text, self.secrets)
 
-    def storable_data(self, kept: str = "", **limit: float) -> Json:
-        """Return the data as Airflow can store it, without secrets; ``kept``, the file's id, is not masked."""
-        return storable(self.data, lambda text: text if text == kept else self.redacted(text), **limit)
+    def storable_data(self, file_id: str = "", max_bytes: float = MAX_BYTES) -> Json:
+        """Return the data as Airflow can store it, without secrets. The file's id is not masked, even if it repeats a secret."""
+        return storable(self.data, lambda text: text if text == file_id else self.redacted(text), max_bytes=max_bytes)
 
 
 def read(response: Response, settings: Settings, secrets: tuple[Secret, ...] = ()) -> Reading:

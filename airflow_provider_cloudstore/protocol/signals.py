@@ -111,35 +111,35 @@ def of_status(status: int) -> Signal:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
 
 
-def signal_of(reading: Reading, operation: Operation[Any], *, has_result: bool) -> Signal | None:
+def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
     """Return the signal of a response, by the rules in docs/operate/responses.md; None if it is a success.
 
-    :param has_result: whether the response contains what the operation asked for: a file's id, or a download token.
+    :param found: what the operation asked for, such as a file's id or a download token; None if the response lacks it.
     """
-    signal = _of_2xx(reading, operation, has_result) if reading.is_2xx else _of_error(reading)
+    signal = _of_2xx(reading, operation, found) if reading.is_2xx else _of_error(reading)
     if signal is None or signal.error_of(operation) is exceptions.OutcomeUnknownError:
-        return signal
+        return signal  # in doubt, no pattern makes an upload a clear error
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
     if reading.matches(service.token_refused_pattern):
-        signal = TOKEN_REFUSED
-    elif reading.matches(not_found):
-        signal = MISSING
-    elif signal is MISSING and (not_found or not isinstance(reading.data, dict)):
-        signal = NO_SUCH_PATH
+        return operation.token_refused
+    if reading.matches(not_found):
+        return MISSING
+    if signal is MISSING and (not_found or not isinstance(reading.data, dict)):
+        return NO_SUCH_PATH
     return operation.token_refused if signal is TOKEN_REFUSED else signal
 
 
-def _of_2xx(reading: Reading, operation: Operation[Any], has_result: bool) -> Signal | None:
+def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
+    """Return the signal of a 2xx that no pattern matches."""
     if reading.problem:
         return NOT_A_RESPONSE
-    is_error = reading.reports_error(reading.settings.service.condition_of(operation.key), has_result)
-    lacks_result = operation.without_result if not has_result else None
-    if lacks_result and operation.subject_must_exist and reading.is_pending:
+    without_result = operation.without_result if found is None else None
+    if without_result and operation.subject_must_exist and reading.is_pending:
         return NOT_YET
-    if not is_error:
-        return lacks_result
-    if has_result and not operation.may_be_repeated:
+    if not reading.reports_error(reading.settings.service.condition_of(operation.key), has_result=found is not None):
+        return without_result
+    if found is not None and not operation.may_be_repeated:
         return ERROR_WITH_ID
     if reading.stated_status:
         return of_status(reading.stated_status)
@@ -147,6 +147,7 @@ def _of_2xx(reading: Reading, operation: Operation[Any], has_result: bool) -> Si
 
 
 def _of_error(reading: Reading) -> Signal:
+    """Return the signal of another status if no pattern matches."""
     response = reading.response
     if response.status == 503 and response.retry_after is not None and not reading.problem:
         return LIMITED  # a web page with this status is Varnish's, after a timeout: the call may have been carried out

@@ -64,7 +64,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         from airflow_provider_cloudstore.exceptions import CloudStoreError
 
         wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()
-        hook.get_conn()  # reads the connection: if it cannot be used, waiting cannot help
+        _ = hook.settings  # if the connection cannot be used, waiting cannot help
         if self.deferrable:
             wait_for(self, hook, wait, deferrable=True)
         elif datetime.now(UTC) < wait.not_before:
@@ -78,7 +78,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         """Resume after a deferred wait."""
         file_id = available_file(event)
         with self._open_hook() as hook:  # Airflow asks the process that ends the task for the link "File"
-            self._push_file_page(context, hook, file_id)
+            self._push_file_page(context_or_empty(context), hook, file_id)
         return file_id
 
     def _begin_wait(self) -> FileWait:

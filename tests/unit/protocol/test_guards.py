@@ -45,7 +45,8 @@ NOTHING = ["", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>"
 @pytest.mark.parametrize(
     "folder_id",
     [
-        *ROOTS, Decimal("-0"), UUID(int=0), *UNCLEAR, "a/", "/a", "a//b", "a/ b", "a /b", "reports.", "a./b", "a/None",
+        *ROOTS, Decimal("-0"), UUID(int=0), *UNCLEAR,
+        "a ", "\u3000a", "a\x1f", "a/", "/a", "a//b", "a/ b", "a /b", "reports.", "a./b", "a/None",
         '"None"', "('None',)",
         *(f"a/{root}/b" for root in ROOTS),
     ],
@@ -132,12 +133,12 @@ def test_an_id_that_passes_is_sent_as_it_is_and_is_the_same_however_it_is_decode
     except InvalidInputError:
         return
     decoded = unicodedata.normalize("NFKC", html.unescape(unquote(sent)))
-    assert folder_id.strip() == sent == decoded
+    assert folder_id == sent == decoded
     assert posixpath.normpath(sent).strip("/") == sent.strip("/")
     assert all(any(char.isalnum() and char != "0" for char in segment) for segment in sent.strip("/").split("/"))
 
 
-@pytest.mark.parametrize("folder_id", ["straße", " Straße ", "STRASSE"])
+@pytest.mark.parametrize("folder_id", ["straße", "Straße", "STRASSE"])
 def test_a_protected_folder_is_not_deleted_in_any_case(folder_id: str) -> None:
     own = settings(protected_folder_ids=frozenset({"Straße"}))
     with pytest.raises(InvalidInputError, match="is protected: extra"):

@@ -11,6 +11,7 @@ from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, Cl
 from airflow_provider_cloudstore.protocol.operations import (
     OPERATIONS,
     CreateDownloadLink,
+    DeleteFolder,
     Operation,
     UploadFromUrl,
 )
@@ -28,6 +29,11 @@ def test_a_file_id_may_be_a_number_and_is_sent_without_the_blanks_around_it() ->
 def test_a_request_prints_no_token(operation: type[Operation[Any]]) -> None:
     kind, *arguments = CALLS[operation.key]
     assert "hunter2" not in repr(kind(settings(), *arguments).request(settings(token="hunter2")))
+
+
+def test_no_parameter_of_every_call_stands_beside_the_id_that_was_written() -> None:
+    own = settings(parameters={"Folder_Id": "0", "account_id": "1"})
+    assert DeleteFolder(own, "d1").request(own).body == b"account_id=1&folder_id=d1"
 
 
 def test_only_a_source_url_holds_secrets() -> None:
