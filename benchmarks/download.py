@@ -54,7 +54,7 @@ def ours(url: str, target: Path) -> str:
     download = Download("f1", settings)
     link = DownloadLink("f1", "token", url, pendulum.now("UTC"), None)
     with BlockingClient(settings) as client, atomic_write(target) as file:
-        return stream(client, download, file, "", lambda _: link, longest_pause=lambda: 300).sha256
+        return stream(client, download, file, "", lambda _: link).sha256
 
 
 def run_once(name: str, urls: list[str], target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -131,11 +132,10 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         )
 
     def _must_end(self) -> str:
-        from airflow_provider_cloudstore.hooks.time_budget import time_left
-
         if self._killed:
             return "the task was terminated"
-        return "execution_timeout is nearly over" if time_left() < _TIME_TO_END else ""
+        time_left, _ = signal.getitimer(signal.ITIMER_REAL)  # until Airflow's alarm for execution_timeout; 0 if there is none
+        return "execution_timeout is nearly over" if 0 < time_left < _TIME_TO_END else ""
 
     def _read(self) -> Manifest:
         from airflow_provider_cloudstore.batch.manifest import FileManifest, list_manifest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -203,7 +202,7 @@ class Sender:
         attempts, doubt = Attempts(self.client.settings.max_attempts), None
         while True:
             try:
-                result = await self.client.perform(upload, budget=math.inf, max_attempts=1, permit=self.throttle.acquire)
+                result = await self.client.perform(upload, max_attempts=1, permit=self.throttle.acquire)
                 self.throttle.record_success()
                 return result
             except CloudStoreError as error:
@@ -218,7 +217,7 @@ class Sender:
             elif outcome.retried:
                 continue
             try:
-                await asyncio.sleep(attempts.next_pause_or_raise(outcome, _OUTAGE_LIMIT))
+                await asyncio.sleep(attempts.next_pause_or_raise(outcome))
             except CloudStoreError:
                 return doubt or outcome  # a refusal of a later attempt does not undo an earlier one
 

@@ -13,10 +13,9 @@ from typing import Any, Literal, Self, TypeVar, cast
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, may_have_been_sent, never_sent, tunnel_refused
+from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
 from airflow_provider_cloudstore.protocol.call import Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -68,7 +67,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         self,
         operation: Operation[T],
         *,
-        budget: float = DEFAULT_BUDGET,
         max_attempts: int | None = None,
         permit: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
@@ -76,8 +74,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
         :param permit: waits until the next request may be sent.
         """
-        ends_at = time.monotonic() + budget
-        steps = steps_of(operation, max_attempts or self.settings.max_attempts, lambda: ends_at - time.monotonic())
+        steps = steps_of(operation, max_attempts or self.settings.max_attempts)
         answer: Any = None
         while True:
             try:
@@ -89,7 +86,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                     if permit:
                         await permit()
                     settings = self.settings
-                    answer = settings, await self.send(operation.request(settings), ends_at - time.monotonic())
+                    answer = settings, await self.send(operation.request(settings))
                 case Renew(old):
                     answer = await self.renew(old)
                 case Pause(seconds):
@@ -102,14 +99,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                 self.settings = await self._renew()
         return self.settings.access_token != old
 
-    async def send(self, request: Request, time_left: float) -> Response | TransportFailure:
+    async def send(self, request: Request) -> Response | TransportFailure:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""
-        ends_at = time.monotonic() + time_left
         async with self._slots:
-            limit = min(self.settings.timeout, ends_at - time.monotonic())
-            return await self._send(request, limit) if limit > 0 else OUT_OF_TIME
+            return await self._send(request)
 
-    async def _send(self, request: Request, limit: float) -> Response | TransportFailure:
+    async def _send(self, request: Request) -> Response | TransportFailure:
+        limit = self.settings.timeout
         # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
         to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
         body, sent = bytearray(), time.time()

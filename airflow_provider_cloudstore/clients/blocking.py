@@ -20,11 +20,11 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import OUT_OF_TIME, causes_of, may_have_been_sent, never_sent, tunnel_refused
+from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
+from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http, signals
-from airflow_provider_cloudstore.protocol.attempts import DEFAULT_BUDGET
-from airflow_provider_cloudstore.protocol.call import Pause, Renew, Send, steps_of
+from airflow_provider_cloudstore.protocol.call import Attempt, Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -64,33 +64,34 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Close every connection; the next call opens a new one."""
         self.session.close()
 
-    def perform(
-        self,
-        operation: Operation[T],
-        *,
-        budget: float = DEFAULT_BUDGET,
-        max_attempts: int | None = None,
-    ) -> T:
+    def perform(self, operation: Operation[T], *, max_attempts: int | None = None) -> T:
         """Take the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result.
 
-        :param budget: seconds for all attempts and the pauses between them.
+        :raises OutcomeUnknownError: if Airflow ends the task while an operation that must not be repeated is sent.
+        :raises ServiceUnreachableError: if Airflow ends the task before such an operation is sent.
         """
-        ends_at = time.monotonic() + budget
-        steps = steps_of(operation, max_attempts or self.settings.max_attempts, lambda: ends_at - time.monotonic())
+        steps = steps_of(operation, max_attempts or self.settings.max_attempts)
+        step: Send | Renew | Pause = Pause(0)
         answer: Any = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                return cast("T", end.value)
-            match step:
-                case Send():
-                    settings = self.settings
-                    answer = settings, self.send(operation.request(settings), ends_at - time.monotonic())
-                case Renew(old):
-                    answer = self.renew(old)
-                case Pause(seconds):
-                    time.sleep(seconds)
+        try:
+            while True:
+                try:
+                    step = steps.send(answer)
+                except StopIteration as end:
+                    return cast("T", end.value)
+                match step:
+                    case Send():
+                        settings = self.settings
+                        answer = settings, self.send(operation.request(settings))
+                    case Renew(old):
+                        answer = self.renew(old)
+                    case Pause(seconds):
+                        time.sleep(seconds)
+        except TASK_ENDED as ended:
+            if operation.may_be_repeated:
+                raise
+            signal = signals.IN_DOUBT if isinstance(step, Send) else signals.UNREACHABLE
+            raise Attempt(operation, self.settings).error(signal, f"the task ended with {type(ended).__name__}") from None
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
@@ -99,14 +100,12 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 self.settings = self._renew()
         return self.settings.access_token != old
 
-    def send(self, request: Request, time_left: float) -> Response | TransportFailure:
+    def send(self, request: Request) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.
 
-        :param time_left: maximum seconds for each step and for the body as a whole, unless the connection's timeout is shorter.
+        The connection's timeout limits each step, and the body as a whole.
         """
-        limit = min(self.settings.timeout, time_left)
-        if limit <= 0:
-            return OUT_OF_TIME
+        limit = self.settings.timeout
         self._close_idle_connections()
         with Exchange(self.session, limit) as exchange:
             head = exchange.open(request)

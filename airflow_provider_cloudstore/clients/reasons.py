@@ -63,9 +63,6 @@ def _unreachable(reason: str, advice: str) -> TransportFailure:
     return TransportFailure(replace(signals.UNREACHABLE, advice=advice), reason)
 
 
-OUT_OF_TIME = _unreachable("no time was left to send the request", "Allow the task more time: raise its execution_timeout.")
-
-
 def _reason(error: BaseException) -> str:
     causes = list(causes_of(error))
     if tls := [cause for cause in causes if isinstance(cause, ssl.SSLError)]:

@@ -20,15 +20,12 @@ def stream(
     file: BinaryIO,
     path: str,
     create_link: Callable[[str], DownloadLink],
-    *,
-    longest_pause: Callable[[], float],
 ) -> DownloadedFile:
     """Download a file over the client's session. Each attempt uses a new link.
 
     :param client: its connection's timeout limits the wait for each response and for each piece of its body.
     :param file: an empty local file, open for writing and reading.
     :param create_link: creates a link; its errors are not retried.
-    :param longest_pause: returns the maximum seconds of a pause.
     """
     while True:
         link = create_link(download.file_id)
@@ -36,7 +33,7 @@ def stream(
         try:
             _receive(client, download, file, link)
         except CloudStoreError as error:
-            pause = download.attempts.next_pause_or_raise(error, longest_pause())
+            pause = download.attempts.next_pause_or_raise(error)
         else:
             break
         time.sleep(pause)

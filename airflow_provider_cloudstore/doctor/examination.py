@@ -38,7 +38,7 @@ class Answer:
 
     def __init__(self, name: str, operation: Operation[Any], settings: Settings, client: BlockingClient) -> None:
         self.name, self.operation, self.settings = name, operation, settings
-        self.outcome = outcome = client.send(operation.request(settings), settings.timeout)
+        self.outcome = outcome = client.send(operation.request(settings))
         self.result: Any = Attempt(operation, settings).interpret(self.outcome)
         self.error = self.result if isinstance(self.result, exceptions.CloudStoreError) else None
         no_response = Reading(Response(0, {}, b"", 0, 0), settings, problem="no response")

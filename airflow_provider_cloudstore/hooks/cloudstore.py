@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from airflow_provider_cloudstore.compat import TASK_ENDED, BaseHook, form_widgets
+from airflow_provider_cloudstore.compat import BaseHook, form_widgets
 from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.connection import (
     amask,
@@ -18,13 +18,10 @@ from airflow_provider_cloudstore.hooks.connection import (
     read_connection,
     read_connection_async,
 )
-from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.authorize import Authorize
-from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
-from airflow_provider_cloudstore.protocol.signals import IN_DOUBT
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 
@@ -186,7 +183,7 @@ class CloudStoreHook(BaseHook):
         download = Download(file_id, self.settings, expected_sha256=expected_sha256)
         path, path_text = resolve_target(target, download.file_id)
         with atomic_write(path) as file:
-            return stream(self._http, download, file, path_text, self.create_download_link, longest_pause=time_budget)
+            return stream(self._http, download, file, path_text, self.create_download_link)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
@@ -207,7 +204,7 @@ class CloudStoreHook(BaseHook):
             settings = replace(self.read_settings(), conn_id="")
             lines += [f"The connection {warning}" for warning in settings.warnings]
             with BlockingClient(settings, partial(exchange_keys, settings)) as client:
-                client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), budget=time_budget(), max_attempts=1)
+                client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)
             if not works:
@@ -217,13 +214,7 @@ class CloudStoreHook(BaseHook):
     def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
         """Perform an operation, and mask the credentials in its arguments and its result."""
         mask(operation.secrets)
-        try:
-            result = self._http.perform(operation, budget=time_budget(), max_attempts=max_attempts)
-        except TASK_ENDED as ended:
-            if operation.may_be_repeated:
-                raise
-            reason = f"the task ended with {type(ended).__name__}"
-            raise Attempt(operation, self.settings).error(IN_DOUBT, reason) from None
+        result = self._http.perform(operation, max_attempts=max_attempts)
         mask(operation.secrets_of(result))
         return result
 
@@ -351,6 +342,6 @@ class CloudStoreAsyncHook(BaseHook):
 async def _perform(client: AsyncClient, operation: Operation[T]) -> T:
     """Perform an operation, and mask the credentials in its arguments and its result."""
     await amask(operation.secrets)
-    result = await client.perform(operation, budget=time_budget())
+    result = await client.perform(operation)
     await amask(operation.secrets_of(result))
     return result

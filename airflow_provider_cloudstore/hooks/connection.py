@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from airflow_provider_cloudstore import compat
 from airflow_provider_cloudstore.compat import AirflowNotFoundException, get_async_connection, mask_secret
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.hooks.time_budget import time_budget
 from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.parse_connection import parse_connection, read_extra
 from airflow_provider_cloudstore.protocol.secrets import Secret, printed_forms
@@ -58,7 +57,7 @@ def exchange_keys(settings: Settings) -> Settings:
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
     with BlockingClient(settings) as client:
-        settings = client.perform(Authorize(settings), budget=time_budget())
+        settings = client.perform(Authorize(settings))
     mask(settings.secrets)
     return settings
 

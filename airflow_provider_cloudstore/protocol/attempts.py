@@ -1,7 +1,7 @@
 """The retry policy of a call and of a download.
 
 A retry waits for ``Retry-After``, or else for an exponential backoff with full jitter. Retries end after the connection's
-``max_attempts``, or when the next pause would exceed the time that is left.
+``max_attempts``, or when the pauses would exceed five minutes in all.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from airflow_provider_cloudstore.exceptions import CloudStoreError
 
 log = logging.getLogger(__name__)
 
-DEFAULT_BUDGET = 300.0
-"""The most seconds for a call with all its attempts, or for a pause of a download, unless ``execution_timeout`` is shorter."""
+_MAX_PAUSES = 300.0
+"""The most seconds for all pauses of a call or a download."""
 _INITIAL_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 
@@ -27,26 +27,28 @@ class Attempts:
     :param maximum: how many attempts may be made; an attempt with a new token in place of a refused one may exceed it.
     :param count: how many attempts were made, including the current attempt.
     :param in_doubt: whether an earlier attempt may have had an effect.
+    :param paused: seconds of all pauses so far.
     """
 
     maximum: int
     count: int = 0
     in_doubt: bool = False
+    paused: float = 0.0
 
-    def next_pause_or_raise(self, error: CloudStoreError, time_left: float) -> float:
+    def next_pause_or_raise(self, error: CloudStoreError) -> float:
         """Return the seconds to pause before the next attempt, and log operation, attempt, reason and delay in one line.
 
         :param error: what the current attempt ended with.
-        :param time_left: seconds that are left for attempts and pauses.
         :raises CloudStoreError: ``error`` itself, if there is no next attempt.
         """
         pause = self._backoff() if error.retry_after is None else error.retry_after
-        if not error.retried or self.count >= self.maximum or pause >= time_left:
+        if not error.retried or self.count >= self.maximum or self.paused + pause > _MAX_PAUSES:
             raise error
         when = f" in {pause:.1f} s" if pause else ""
         what = f"attempt {self.count} of {self.maximum} failed ({error.reason}); retrying{when}"
         log.warning("%s '%s': %s", error.operation, error.subject, what)
         self.in_doubt = self.in_doubt or error.may_have_effect
+        self.paused += pause
         return pause
 
     def _backoff(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -38,14 +38,11 @@ class Pause:
     seconds: float
 
 
-def steps_of(
-    operation: Operation[T], max_attempts: int, time_left: Callable[[], float]
-) -> Generator[Send | Renew | Pause, Any, T]:
+def steps_of(operation: Operation[T], max_attempts: int) -> Generator[Send | Renew | Pause, Any, T]:
     """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
 
     It yields what the client has to do next, receives the client's answer, and returns the operation's result.
 
-    :param time_left: returns the seconds that are left for attempts and pauses.
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
     attempts, has_renewed = Attempts(max_attempts), False
@@ -60,7 +57,7 @@ def steps_of(
             has_renewed = yield Renew(settings.access_token)
             if has_renewed:
                 continue
-        yield Pause(attempts.next_pause_or_raise(ended, time_left()))
+        yield Pause(attempts.next_pause_or_raise(ended))
 
 
 @dataclass(frozen=True, slots=True)

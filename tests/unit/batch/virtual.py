@@ -100,7 +100,7 @@ class Connectable:
     @asynccontextmanager
     async def connect(self, own: Any, reload: Any, limit: int) -> AsyncIterator[AsyncClient]:
         client = AsyncClient(own, reload, limit)
-        client.send = self.send  # type: ignore[assignment, method-assign]
+        client.send = self.send  # type: ignore[method-assign]
         yield client
 
 

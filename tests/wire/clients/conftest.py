@@ -104,9 +104,9 @@ Way = Callable[..., AbstractContextManager[Send]]
 
 
 def sender(own: Settings, perform: Callable[..., Any]) -> Send:
-    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, budget: float = 60, **more: Any) -> Any:
+    def send(kind: type[Operation[Any]] = DeleteFolder, *arguments: str, **more: Any) -> Any:
         try:
-            return str(getattr(perform(kind(own, *(arguments or ("d1",)), **more), budget=budget), "response", ""))
+            return str(getattr(perform(kind(own, *(arguments or ("d1",)), **more)), "response", ""))
         except exceptions.CloudStoreError as error:
             return error
 
@@ -139,7 +139,7 @@ def download(own: Settings, url: str = "") -> Iterator[Send]:
     def send(*_: Any) -> Any:
         target = io.BytesIO()
         try:
-            stream(client, Download("f1", own), target, "", create_link, longest_pause=lambda: 300)
+            stream(client, Download("f1", own), target, "", create_link)
         except exceptions.CloudStoreError as error:
             return error
         return target.getvalue().decode("latin-1")
