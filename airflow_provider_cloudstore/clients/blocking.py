@@ -24,7 +24,7 @@ from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http, signals
-from airflow_provider_cloudstore.protocol.call import Attempt, Pause, Renew, Send, steps_of
+from airflow_provider_cloudstore.protocol.call import Attempt, Done, Pause, Renew, Send, Step, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -71,14 +71,11 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises ServiceUnreachableError: if Airflow ends the task before such an operation is sent.
         """
         steps = steps_of(operation, max_attempts or self.settings.max_attempts)
-        step: Send | Renew | Pause = Pause(0)
+        step: Step | None = None
         answer: Any = None
         try:
             while True:
-                try:
-                    step = steps.send(answer)
-                except StopIteration as end:
-                    return cast("T", end.value)
+                step = steps.send(answer)
                 match step:
                     case Send():
                         settings = self.settings
@@ -87,10 +84,12 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                         answer = self.renew(old)
                     case Pause(seconds):
                         time.sleep(seconds)
+                    case Done(result):
+                        return cast("T", result)
         except TASK_ENDED as ended:
             if operation.may_be_repeated:
                 raise
-            signal = signals.IN_DOUBT if isinstance(step, Send) else signals.UNREACHABLE
+            signal = signals.IN_DOUBT if isinstance(step, (Send, Done)) else signals.UNREACHABLE
             raise Attempt(operation, self.settings).error(signal, f"the task ended with {type(ended).__name__}") from None
 
     def renew(self, old: Secret) -> bool:

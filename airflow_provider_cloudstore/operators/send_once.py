@@ -102,5 +102,9 @@ def without_resending(context: Context, file_id: str) -> Iterator[None]:
     except (Exception, *TASK_ENDED) as error:
         if context.get("task_state_store") is not None:  # a retry finds the record
             raise
-        reason = f"the upload is queued, but the task ended with {type(error).__name__}"
-        raise PermanentError(reason, operation=UploadFromUrl.name, advice=f"{advice} {_NOT_RETRIED}") from error
+        ended = error
+        if not isinstance(ended, CloudStoreError):
+            reason = f"the upload is queued, but the task ended with {type(error).__name__}"
+            ended = CloudStoreError(reason, operation=UploadFromUrl.name)
+        permanent = {**ended.to_dict(), "kind": PermanentError.__name__, "advice": f"{advice} {_NOT_RETRIED}"}
+        raise CloudStoreError.from_dict(permanent) from error

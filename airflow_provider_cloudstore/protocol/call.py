@@ -38,10 +38,20 @@ class Pause:
     seconds: float
 
 
-def steps_of(operation: Operation[T], max_attempts: int) -> Generator[Send | Renew | Pause, Any, T]:
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The last step: return the operation's result."""
+
+    result: Any
+
+
+Step = Send | Renew | Pause | Done
+
+
+def steps_of(operation: Operation[Any], max_attempts: int) -> Generator[Step, Any, None]:
     """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
 
-    It yields what the client has to do next, receives the client's answer, and returns the operation's result.
+    It yields what the client has to do next, and receives the client's answer.
 
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
@@ -52,7 +62,8 @@ def steps_of(operation: Operation[T], max_attempts: int) -> Generator[Send | Ren
         settings, outcome = yield Send()
         ended = Attempt(operation, settings, attempts.count, attempts.in_doubt).interpret(outcome)
         if not isinstance(ended, CloudStoreError):
-            return ended
+            yield Done(ended)
+            return
         if isinstance(ended, AuthenticationError) and not has_renewed:
             has_renewed = yield Renew(settings.access_token)
             if has_renewed:

@@ -141,9 +141,9 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
         return without_result
     if found is not None and not operation.may_be_repeated:
         return ERROR_WITH_ID
-    if reading.stated_status:
-        return of_status(reading.stated_status)
-    return IN_DOUBT if convention.INTERNAL_ERROR.search(reading.words) else STATED_ERROR
+    if convention.INTERNAL_ERROR.search(reading.words):
+        return IN_DOUBT
+    return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR
 
 
 def _of_error(reading: Reading) -> Signal:

@@ -153,7 +153,9 @@ def test_a_missed_success_when_is_an_error_and_unknown_only_beside_an_id_or_an_i
     assert ending("link", {"state": "pending"}, success_when="state=fine") == "NotFoundError"  # not yet
     assert ending("upload", {**missed, "file_id": "f1"}, success_when="state=fine") == UNKNOWN
     assert ending("upload", {"message": "internal error"}, success_when="state=fine") == UNKNOWN
-    assert ending("upload", {"ok": False, "message": "Internal server error"}) == UNKNOWN
+    for message in ("Internal server error", "internal_server_error", "internalError", "Internal: an error"):
+        assert ending("upload", {"code": 429, "message": message}) == UNKNOWN
+    assert ending("upload", {"code": 429, "status": 500}) == UNKNOWN
 
 
 def test_success_when_decides_alone_and_for_each_call_or_for_one() -> None:
