@@ -199,7 +199,7 @@ class Sender:
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """Send an upload until it ends. A failure without effect is not counted: the throttle decides when the batch gives up."""
-        attempts, doubt = Attempts(self.client.settings.max_attempts), None
+        attempts, doubt = Attempts(self.client.settings), None
         while True:
             try:
                 result = await self.client.perform(upload, max_attempts=1, permit=self.throttle.acquire)

@@ -16,6 +16,7 @@ from yarl import URL
 from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http
+from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Done, Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -68,14 +69,14 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         self,
         operation: Operation[T],
         *,
-        max_attempts: int | None = None,
+        max_attempts: int = 0,
         permit: Callable[[], Awaitable[None]] | None = None,
     ) -> T:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.perform`.
 
         :param permit: waits until the next request may be sent.
         """
-        steps = steps_of(operation, max_attempts or self.settings.max_attempts)
+        steps = steps_of(operation, Attempts(self.settings, max_attempts))
         answer: Any = None
         while True:
             match steps.send(answer):

@@ -24,6 +24,7 @@ from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http, signals
+from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt, Done, Pause, Renew, Send, Step, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -64,13 +65,13 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Close every connection; the next call opens a new one."""
         self.session.close()
 
-    def perform(self, operation: Operation[T], *, max_attempts: int | None = None) -> T:
+    def perform(self, operation: Operation[T], *, max_attempts: int = 0) -> T:
         """Take the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result.
 
         :raises OutcomeUnknownError: if Airflow ends the task while an operation that must not be repeated is sent.
         :raises ServiceUnreachableError: if Airflow ends the task before such an operation is sent.
         """
-        steps = steps_of(operation, max_attempts or self.settings.max_attempts)
+        steps = steps_of(operation, Attempts(self.settings, max_attempts))
         step: Step | None = None
         answer: Any = None
         try:

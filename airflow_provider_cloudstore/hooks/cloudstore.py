@@ -211,7 +211,7 @@ class CloudStoreHook(BaseHook):
                 lines[0] = str(replace(error, operation="connection test", subject=""))
         return works, "\n".join(lines)
 
-    def _perform(self, operation: Operation[T], max_attempts: int | None = None) -> T:
+    def _perform(self, operation: Operation[T], max_attempts: int = 0) -> T:
         """Perform an operation, and mask the credentials in its arguments and its result."""
         mask(operation.secrets)
         result = self._http.perform(operation, max_attempts=max_attempts)

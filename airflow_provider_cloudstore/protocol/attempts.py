@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 
 from airflow_provider_cloudstore.exceptions import CloudStoreError
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -24,16 +25,21 @@ _MAX_BACKOFF = 60.0
 class Attempts:
     """Counts the attempts of a call or a download, and decides whether another attempt follows.
 
-    :param maximum: how many attempts may be made; an attempt with a new token in place of a refused one may exceed it.
+    :param settings: say how many attempts may be made; an attempt with a new token in place of a refused one may exceed that.
+    :param maximum: how many attempts may be made, in place of what the settings say.
     :param count: how many attempts were made, including the current attempt.
     :param in_doubt: whether an earlier attempt may have had an effect.
     :param paused: seconds of all pauses so far.
     """
 
-    maximum: int
+    settings: Settings
+    maximum: int = 0
     count: int = 0
     in_doubt: bool = False
     paused: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.maximum = self.maximum or self.settings.max_attempts
 
     def next_pause_or_raise(self, error: CloudStoreError) -> float:
         """Return the seconds to pause before the next attempt, and log operation, attempt, reason and delay in one line.

@@ -48,14 +48,14 @@ class Done:
 Step = Send | Renew | Pause | Done
 
 
-def steps_of(operation: Operation[Any], max_attempts: int) -> Generator[Step, Any, None]:
+def steps_of(operation: Operation[Any], attempts: Attempts) -> Generator[Step, Any, None]:
     """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
 
     It yields what the client has to do next, and receives the client's answer.
 
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
-    attempts, has_renewed = Attempts(max_attempts), False
+    has_renewed = False
     yield Renew(NO_TOKEN)  # a connection with keys has no token before its first call
     while True:
         attempts.count += 1

@@ -88,7 +88,7 @@ class Download:
     def __init__(self, file_id: Any, settings: Settings, *, expected_sha256: Any = None) -> None:
         self.settings = settings
         self.file_id = validate_text(file_id, "file_id")
-        self.attempts = Attempts(settings.max_attempts)
+        self.attempts = Attempts(settings)
         self._expected = validate_sha256(expected_sha256)
         self._start_over()
 

@@ -22,7 +22,7 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: 
     pauses = list[float]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
         error: Any = Attempt(DeleteFolder(settings(), "d1"), settings()).interpret(outcome)
-        pauses.append(Attempts(4, attempt).next_pause_or_raise(error))
+        pauses.append(Attempts(settings(), count=attempt).next_pause_or_raise(error))
     assert pauses[1] == 7
     assert caplog.messages == [
         "delete folder 'd1': attempt 1 of 4 failed "
@@ -35,13 +35,13 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: 
 @pytest.mark.parametrize(("attempt", "longest"), [(1, 1), (3, 4), (7, 60), (2000, 60)])
 def test_pauses_grow_to_a_minute_and_are_spread_over_all_of_their_range(attempt: int, longest: float) -> None:
     error = exceptions.ServiceUnreachableError("refused")
-    seconds = [Attempts(2001, attempt).next_pause_or_raise(error) for _ in range(300)]
+    seconds = [Attempts(settings(), 2001, attempt).next_pause_or_raise(error) for _ in range(300)]
     assert 0 <= min(seconds) < 0.2 * longest
     assert 0.8 * longest < max(seconds) <= longest
 
 
 def test_the_pauses_of_a_call_are_five_minutes_at_most() -> None:
-    attempts, limited = Attempts(9, 1), exceptions.RateLimitError("HTTP 429", retry_after=150)
+    attempts, limited = Attempts(settings(), 9, 1), exceptions.RateLimitError("HTTP 429", retry_after=150)
     assert [attempts.next_pause_or_raise(limited) for _ in range(2)] == [150, 150]
     with pytest.raises(exceptions.RateLimitError):
         attempts.next_pause_or_raise(limited)
