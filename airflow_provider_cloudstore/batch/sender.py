@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _LATENESS = 0.01  # seconds by which a wait may end late; the next wait is shorter, so that the rate is kept
 _MIN_PAUSE = 1.0  # seconds between requests while the service fails, and after a 429, which may not name a time
-_MAX_PAUSE = 300.0  # longest pause in seconds that the service may ask for, as for a single call
+_MAX_PAUSE = 300.0  # longest pause in seconds that the service may ask for
 _OUTAGE_LIMIT = 60.0  # seconds since the first of the failures without a success between; then Airflow's retry resumes the batch
 _LINES_AT_ONCE = 20  # lines of the manifest after which other tasks of the event loop may run
 _LINES_PER_MESSAGE = 1_000  # lines of the manifest for each message about the progress in the log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -25,15 +24,11 @@ from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
-
 
 class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     """Performs operations as ``BlockingClient`` does, over few connections, which all tasks of an event loop may share.
 
-    A connection that was idle for a second is not reused, because the server may be closing it. Once a request has been lost, no
-    connection is reused any more: a batch behind a front end that reloads five times then has half as many unknown uploads. To
-    reuse none from the start would cost a batch twice the CPU.
+    A connection that was idle for a second is not reused, because the server may be closing it.
 
     :param renew: returns the settings with another token, if there is one; None if the settings never change.
     :param limit: maximum number of concurrent requests. Waiting for the others does not count towards a request's timeout.
@@ -45,7 +40,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         self._renew = renew
         self._renewing = asyncio.Lock()
         self._slots = asyncio.Semaphore(limit)
-        self._reuses_connections = True
 
     async def __aenter__(self) -> Self:
         """Load the certificates, and find out the proxy.
@@ -54,7 +48,9 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """
         self._proxy = proxy_for(self.settings, self.settings.base_url)
         self._tls = await asyncio.to_thread(_tls, self.settings)
-        self._reusing, self._single_use = _new_session(keepalive_timeout=MAX_IDLE), _new_session(force_close=True)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=MAX_IDLE), cookie_jar=aiohttp.DummyCookieJar()
+        )
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -62,8 +58,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._reusing.close()
-        await self._single_use.close()
+        await self._session.close()
 
     async def perform(
         self,
@@ -109,9 +104,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         # Shorter than the total limit: if both expire at once, aiohttp does not say that connecting took too long.
         to_connect = min(limit / 2, http.CONNECT_TIMEOUT)
         body, sent = bytearray(), time.time()
-        session = self._reusing if self._reuses_connections else self._single_use
         try:
-            async with session.request(
+            async with self._session.request(
                 request.method,
                 URL(request.url, encoded=True),
                 headers=request.headers,
@@ -131,9 +125,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
             return never_sent(error, through_proxy=bool(self._proxy))
         except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
-            if self._reuses_connections and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
-                self._reuses_connections = False  # the server may be closing idle connections, as when it reloads
-                log.warning("A connection broke before its response: from now on each request opens a connection of its own.")
             return may_have_been_sent(error, limit)
         return Response(
             response.status,
@@ -147,10 +138,3 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 def _tls(settings: Settings) -> ssl.SSLContext | Literal[False]:
     bundle = ca_bundle(settings)
     return ssl.create_default_context(cafile=bundle) if bundle else False
-
-
-def _new_session(**connections: Any) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, **connections),
-        cookie_jar=aiohttp.DummyCookieJar(),
-    )

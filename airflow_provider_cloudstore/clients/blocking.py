@@ -23,7 +23,7 @@ from requests.structures import CaseInsensitiveDict
 from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.compat import TASK_ENDED
-from airflow_provider_cloudstore.protocol import http, signals
+from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt, Done, Pause, Renew, Send, Step, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
@@ -90,8 +90,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         except TASK_ENDED as ended:
             if operation.may_be_repeated:
                 raise
-            signal = signals.IN_DOUBT if isinstance(step, (Send, Done)) else signals.UNREACHABLE
-            raise Attempt(operation, self.settings).error(signal, f"the task ended with {type(ended).__name__}") from None
+            failure = TransportFailure(isinstance(step, (Send, Done)), f"the task ended with {type(ended).__name__}")
+            raise Attempt(operation, self.settings).lost(failure) from None
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
@@ -161,7 +161,7 @@ class Exchange(AbstractContextManager["Exchange"]):
         self._response = response
         if response.status_code < 200:
             # The final response follows this interim response, and would be taken for the response to the next request.
-            return TransportFailure(signals.IN_DOUBT, "the response is not valid HTTP")
+            return TransportFailure(sent=True, reason="the response is not valid HTTP")
         # A response from a user's own adapter may have only its content, and no raw stream.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
         return Response(

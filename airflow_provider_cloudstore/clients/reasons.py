@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from dataclasses import replace
 
-from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 
 # Exceptions by name, because neither client may import the other's library. The first entry that matches any cause counts.
@@ -42,7 +40,7 @@ def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
     reason = _reason(error)
     if reason == "timed out":
         reason = f"no complete response within {limit:g} s"
-    return TransportFailure(signals.IN_DOUBT, reason)
+    return TransportFailure(sent=True, reason=reason)
 
 
 def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
@@ -50,17 +48,13 @@ def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure
     advice = _CHECK_PROXY if through_proxy else _CHECK_HOST
     if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
         advice = _CHECK_TLS
-    return _unreachable(f"no connection to the service: {_reason(error)}", advice)
+    return TransportFailure(False, f"no connection to the service: {_reason(error)}", advice)
 
 
 def tunnel_refused(status: int) -> TransportFailure:
     """Describe a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
     reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
-    return _unreachable(reason, _CHECK_PROXY)
-
-
-def _unreachable(reason: str, advice: str) -> TransportFailure:
-    return TransportFailure(replace(signals.UNREACHABLE, advice=advice), reason)
+    return TransportFailure(False, reason, _CHECK_PROXY)
 
 
 def _reason(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -106,5 +106,4 @@ def without_resending(context: Context, file_id: str) -> Iterator[None]:
         if not isinstance(ended, CloudStoreError):
             reason = f"the upload is queued, but the task ended with {type(error).__name__}"
             ended = CloudStoreError(reason, operation=UploadFromUrl.name)
-        permanent = {**ended.to_dict(), "kind": PermanentError.__name__, "advice": f"{advice} {_NOT_RETRIED}"}
-        raise CloudStoreError.from_dict(permanent) from error
+        raise PermanentError(**{**asdict(ended), "advice": f"{advice} {_NOT_RETRIED}"}) from error

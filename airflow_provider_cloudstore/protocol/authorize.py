@@ -24,7 +24,7 @@ class Authorize(Operation[Settings]):
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     may_be_repeated, subject_must_exist = True, False
-    without_result, token_refused = signals.NO_TOKEN_FOUND, signals.KEYS_REFUSED
+    without_result, token_refused = signals.WITHOUT_TOKEN, signals.KEYS_REFUSED
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))

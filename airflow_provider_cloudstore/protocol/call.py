@@ -92,7 +92,7 @@ class Attempt(Generic[T]):
     def interpret(self, outcome: Response | TransportFailure) -> T | CloudStoreError:
         """Return what the attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
-            return self.error(outcome.signal, outcome.reason)
+            return self.lost(outcome)
         operation, reading = self.operation, read(outcome, self.settings, self.secrets)
         found = operation.find(reading) if reading.is_2xx and not reading.problem else None
         signal = signals.signal_of(reading, operation, found)
@@ -102,14 +102,19 @@ class Attempt(Generic[T]):
             return done
         return self._error_of_response(signal, reading, found)
 
+    def lost(self, failure: TransportFailure) -> CloudStoreError:
+        """Return the error of a request without a complete response."""
+        signal = signals.IN_DOUBT if failure.sent else signals.UNREACHABLE
+        return self._error(signal, failure.reason, advice=failure.advice)
+
     def _error_of_response(self, signal: Signal, reading: Reading, found: Any) -> CloudStoreError:
         if found:  # the message may repeat a token that is in the response
             reading = replace(reading, secrets=(*reading.secrets, *self.operation.secrets_of(found)))
-        message, lacks_token = reading.message, signal is signals.NO_TOKEN_FOUND
+        message, lacks_token = reading.message, signal is signals.WITHOUT_TOKEN
         if lacks_token and " " not in message:  # a single word may be a token in an undeclared field
             message = ""
         shows_keys = (lacks_token or not message) and not reading.problem and reading.data is not None
-        return self.error(
+        return self._error(
             signal,
             reading.status_text,
             "; ".join(filter(None, (message, reading.key_names if shows_keys else ""))),
@@ -118,11 +123,12 @@ class Attempt(Generic[T]):
             retry_after=reading.response.retry_after,
         )
 
-    def error(self, signal: Signal, seen: str, details: str = "", **more: Any) -> CloudStoreError:
+    def _error(self, signal: Signal, seen: str, details: str = "", advice: str = "", **more: Any) -> CloudStoreError:
         """Return the error of the attempt.
 
         :param seen: what was seen, such as ``HTTP 404``.
         :param details: what the service said, without secrets.
+        :param advice: what to do, in place of the signal's advice.
         """
         operation = self.operation
         kind = signal.error_of(operation)
@@ -137,6 +143,6 @@ class Attempt(Generic[T]):
             operation=operation.name,
             subject=operation.redacted(self.secrets),
             attempts=self.number,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), signal.advice or kind.default_advice))),
+            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or signal.advice or kind.default_advice))),
             **more,
         )

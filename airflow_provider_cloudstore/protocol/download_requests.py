@@ -174,11 +174,12 @@ class Download:
         :raises CloudStoreError: if bytes are missing.
         """
         if _length(self._whole) not in (None, self.received):
-            raise self.lost(TransportFailure(signals.IN_DOUBT, "the response ended early"))
+            raise self.lost(TransportFailure(sent=True, reason="the response ended early"))
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
-        return self._error(failure.signal.error, f"download host: {failure.reason}", advice=failure.signal.advice)
+        kind = exceptions.TransientServiceError if failure.sent else exceptions.ServiceUnreachableError
+        return self._error(kind, f"download host: {failure.reason}", advice=failure.advice)
 
     def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, quote, urljoin, urlsplit, urlunsplit
 import pendulum
 from pendulum import UTC, DateTime
 
+from airflow_provider_cloudstore.protocol.convention import is_pending
 from airflow_provider_cloudstore.protocol.folder_ids import is_nothing
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, repeats_secret, secrets_in
@@ -84,7 +85,7 @@ def _token(reading: Reading) -> str | None:
     candidates: Iterable[Any] = service.token_path.values_in(reading.data)
     if isinstance(text := reading.data, str):
         is_known = any(map(reading.matches, (service.token_refused_pattern, service.not_found_pattern)))
-        is_message = len(text) < _MIN_BARE_TOKEN or reading.is_pending or is_known
+        is_message = len(text) < _MIN_BARE_TOKEN or is_pending(text) or is_known
         candidates = [] if is_message else [text]
     for token in _texts(candidates, reading.secrets):
         if _URL.match(token) or not re.search(r"\s", token):

@@ -54,7 +54,7 @@ class FileWait:
 
         :param error: the error that the last poll ended with.
         :param log: called with one line if the reason to go on has changed.
-        :raises FileWaitTimeoutError: if the deadline has passed.
+        :raises FileWaitTimeoutError: if the deadline has passed, or will have when the pause that the service asks for is over.
         :raises CloudStoreError: ``error`` itself, if polling again cannot help.
         """
         if error.wait == "goes on":
@@ -62,12 +62,12 @@ class FileWait:
         elif error.wait == "ends" or not self._tolerates(now):
             raise error
         is_new, self._reason = error.reason != self._reason, error.reason
-        if now >= self._deadline:
+        asked = error.retry_after or 0.0
+        self.not_before = now + timedelta(seconds=asked)
+        if self.not_before >= self._deadline:
             raise self.timed_out()
         if is_new:
             log(f"File '{self.file_id}' is not available yet ({error.reason}); polling every {self.interval:g} s")
-        asked = error.retry_after or 0.0
-        self.not_before = now + timedelta(seconds=asked)
         wanted = max(self.interval * random.uniform(1 - _JITTER, 1 + _JITTER), asked)
         return self._until_deadline(now, wanted)
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
 from airflow_provider_cloudstore import __version__
-
-if TYPE_CHECKING:
-    from airflow_provider_cloudstore.protocol.signals import Signal
 
 COMMON_HEADERS = {"User-Agent": f"airflow-provider-cloudstore/{__version__}", "Accept-Encoding": "identity"}
 """The headers of every request, also of a download."""
@@ -66,9 +62,11 @@ class Response:
 class TransportFailure:
     """A request without a complete response.
 
-    :param signal: whether the request may have been sent (``IN_DOUBT``) or not (``UNREACHABLE``).
+    :param sent: whether the request may have been sent.
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library, which may hold secrets.
+    :param advice: what to do.
     """
 
-    signal: Signal
+    sent: bool
     reason: str
+    advice: str = ""

@@ -201,7 +201,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         super().__init__(settings, url, others=parameters)
         self.may_be_repeated = retry_unknown_outcome
-        self.without_result = signals.NO_FILE_ID if settings.needs_file_id else None
+        self.without_result = signals.WITHOUT_FILE_ID if settings.needs_file_id else None
 
     def find(self, reading: Reading) -> str | None:
         """Return the file's id."""
@@ -220,7 +220,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = True
-    without_result = signals.NO_TOKEN_FOUND
+    without_result = signals.WITHOUT_TOKEN
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."

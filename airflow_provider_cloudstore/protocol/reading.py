@@ -70,16 +70,19 @@ class Reading:
         return convention.stated_status(self.data) if self.is_2xx else None
 
     @property
-    def words(self) -> str:
-        """The service's words with single spaces: plain text, the first text at ``message_path``, or an error's state."""
+    def texts(self) -> list[str]:
+        """What the service says, with single spaces: plain text, or the texts at ``message_path`` and an error's state."""
         if self.problem:
-            return ""
+            return []
         in_fields = [*self.settings.service.message_path.values_in(self.data), *convention.error_states(self.data)]
         found = [self.data] if isinstance(self.data, str) else in_fields
-        for value in found:
-            if isinstance(value, (str, int)) and not isinstance(value, bool) and (text := " ".join(str(value).split())):
-                return text
-        return ""
+        texts = [str(value) for value in found if isinstance(value, (str, int)) and not isinstance(value, bool)]
+        return [" ".join(text.split()) for text in texts if text.strip()]
+
+    @property
+    def words(self) -> str:
+        """The first of the texts; empty if there is none."""
+        return next(iter(self.texts), "")
 
     @property
     def message(self) -> str:

@@ -1,7 +1,7 @@
 """Decides what an attempt means, in two steps.
 
-First which signal it is: :func:`signal_of` says it of a response, by the rules in docs/operate/responses.md, and the clients say
-it of a request without a response. Then which error that is: each signal is a row of the table in docs/operate/retries.md.
+First which signal it is: :func:`signal_of` says it of a response, and the clients say it of a request without a response. Then
+which error that is: each signal is a row of the table in docs/operate/retries.md.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ REDIRECT = Signal(
 NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _UNKNOWN, _AT_ADDRESS, _CHECK_HOST)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, says="{seen}: the file is not ready yet")
-NO_TOKEN_FOUND = Signal(
+WITHOUT_TOKEN = Signal(
     exceptions.InvalidResponseError, says="{seen}, but the response contains no token ({address})", advice=_CHECK_HOST
 )
-NO_FILE_ID = Signal(
+WITHOUT_FILE_ID = Signal(
     exceptions.InvalidResponseError,
     _UNKNOWN,
     "{seen}, but the response has no file id at the path in extra 'file_id_path'",
@@ -112,43 +112,46 @@ def of_status(status: int) -> Signal:
 
 
 def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
-    """Return the signal of a response, by the rules in docs/operate/responses.md; None if it is a success.
+    """Return the signal of a response; None if it is a success.
+
+    It is what status and body say, by the numbered rules in docs/operate/responses.md, unless a pattern matches.
 
     :param found: what the operation asked for, such as a file's id or a download token; None if the response lacks it.
     """
-    signal = _of_2xx(reading, operation, found) if reading.is_2xx else _of_error(reading)
+    if not reading.is_2xx:
+        signal: Signal | None = _of_error(reading)
+    else:
+        signal = NOT_A_RESPONSE if reading.problem else _of_2xx(reading, operation, found)
     if signal is None or signal.error_of(operation) is exceptions.OutcomeUnknownError:
-        return signal  # in doubt, no pattern makes an upload a clear error
+        return signal
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
     if reading.matches(service.token_refused_pattern):
-        return operation.token_refused
-    if reading.matches(not_found):
-        return MISSING
-    if signal is MISSING and (not_found or not isinstance(reading.data, dict)):
-        return NO_SUCH_PATH
+        signal = TOKEN_REFUSED
+    elif reading.matches(not_found):
+        signal = MISSING
+    elif signal is MISSING and (not_found or not isinstance(reading.data, dict)):
+        signal = NO_SUCH_PATH
     return operation.token_refused if signal is TOKEN_REFUSED else signal
 
 
-def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
-    """Return the signal of a 2xx that no pattern matches."""
-    if reading.problem:
-        return NOT_A_RESPONSE
-    without_result = operation.without_result if found is None else None
-    if without_result and operation.subject_must_exist and reading.is_pending:
-        return NOT_YET
-    if not reading.reports_error(reading.settings.service.condition_of(operation.key), has_result=found is not None):
-        return without_result
-    if found is not None and not operation.may_be_repeated:
-        return ERROR_WITH_ID
-    if convention.INTERNAL_ERROR.search(reading.words):
-        return IN_DOUBT
-    return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR
-
-
 def _of_error(reading: Reading) -> Signal:
-    """Return the signal of another status if no pattern matches."""
+    """Apply rule 1."""
     response = reading.response
     if response.status == 503 and response.retry_after is not None and not reading.problem:
         return LIMITED  # a web page with this status is Varnish's, after a timeout: the call may have been carried out
     return of_status(response.status)
+
+
+def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
+    """Apply rules 2 to 7."""
+    without_result = operation.without_result if found is None else None
+    if without_result and operation.subject_must_exist and reading.is_pending:
+        return NOT_YET  # rule 2
+    if not reading.reports_error(reading.settings.service.condition_of(operation.key), has_result=found is not None):
+        return without_result  # a success, or rule 7
+    if found is not None and not operation.may_be_repeated:
+        return ERROR_WITH_ID  # rule 3
+    if any(map(convention.INTERNAL_ERROR.search, reading.texts)):
+        return IN_DOUBT  # rule 4
+    return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR  # rules 5 and 6

@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 
 T = TypeVar("T")
@@ -83,8 +82,8 @@ async def settle() -> None:
 
 Answer = int | Response | TransportFailure
 """An HTTP status, or what else a request ends with."""
-UNREACHABLE = TransportFailure(signals.UNREACHABLE, "connection refused")
-LOST = TransportFailure(signals.IN_DOUBT, "connection lost")
+UNREACHABLE = TransportFailure(False, "connection refused")
+LOST = TransportFailure(True, "connection lost")
 
 
 def response(status: int, headers: dict[str, str] | None = None, body: bytes = b"{}") -> Response:

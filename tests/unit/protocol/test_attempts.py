@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import TransportFailure
@@ -18,7 +17,7 @@ SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
 
 
 def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: pytest.LogCaptureFixture) -> None:
-    refused: Any = TransportFailure(signals.UNREACHABLE, "no connection to the service: connection refused")
+    refused: Any = TransportFailure(False, "no connection to the service: connection refused")
     pauses = list[float]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
         error: Any = Attempt(DeleteFolder(settings(), "d1"), settings()).interpret(outcome)

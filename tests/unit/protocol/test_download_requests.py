@@ -8,7 +8,6 @@ import pendulum
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.download_requests import BEGINNING, MAX_REDIRECTS, Download
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink
@@ -42,7 +41,7 @@ def interrupted(**headers: str) -> Download:
     with pytest.raises(exceptions.TransientServiceError) as broken:
         download.check_end()
     assert broken.value.retried
-    assert download.lost(TransportFailure(signals.IN_DOUBT, "connection reset")).retried
+    assert download.lost(TransportFailure(True, "connection reset")).retried
     return download
 
 

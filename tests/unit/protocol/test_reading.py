@@ -91,6 +91,7 @@ def test_nothing_and_plain_text_are_a_success_of_a_deletion_and_an_upload(body: 
 @pytest.mark.parametrize(("body", "token"), [("t0ken-12", "t0ken-12"), ("short", None), ("m", None), ("two words here", None)])
 def test_plain_text_is_a_token_from_eight_characters_on(body: str, token: str | None) -> None:
     assert ending("link", body) == (token or "InvalidResponseError")
+    assert ending("link", body, 202) == (token or "NotFoundError")
     assert (
         ending("link", "Unauthorized")
         == ending("link", "token_expired")
@@ -156,6 +157,7 @@ def test_a_missed_success_when_is_an_error_and_unknown_only_beside_an_id_or_an_i
     for message in ("Internal server error", "internal_server_error", "internalError", "Internal: an error"):
         assert ending("upload", {"code": 429, "message": message}) == UNKNOWN
     assert ending("upload", {"code": 429, "status": 500}) == UNKNOWN
+    assert ending("upload", {"ok": False, "message": "Upload failed", "code": "INTERNAL_ERROR"}) == UNKNOWN
 
 
 def test_success_when_decides_alone_and_for_each_call_or_for_one() -> None:

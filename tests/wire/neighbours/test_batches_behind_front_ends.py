@@ -23,7 +23,7 @@ from tests.wire.neighbours.servers import Neighbour, haproxy, nginx
 pytestmark = pytest.mark.slow
 
 CONCURRENCY = 16
-COUNT = 1_000
+COUNT, RELOADS = 1_000, 5
 
 
 def batch(emulator: Emulator, receipts: Path) -> list[int]:
@@ -47,7 +47,7 @@ def batch(emulator: Emulator, receipts: Path) -> list[int]:
 
 def reload_often(front_end: Neighbour, emulator: Emulator) -> None:
     """Reload a front end five times, each time a tenth of the uploads has arrived."""
-    due = [*range(COUNT // 10, COUNT // 2 + 1, COUNT // 10)]
+    due = [COUNT // 10 * number for number in range(1, RELOADS + 1)]
     while due:
         eventually(lambda: emulator.state()["requests"].get("upload", 0) >= due[0], 60)
         front_end.reload()
@@ -55,16 +55,12 @@ def reload_often(front_end: Neighbour, emulator: Emulator) -> None:
 
 
 @pytest.mark.parametrize("program", ["nginx", "haproxy"])
-def test_a_batch_across_reloads(
-    program: str, run_front_end: Run, emulator: Emulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What is in transit over kept connections at the first reload that loses any is unknown; no later reload loses any."""
+def test_a_batch_across_reloads(program: str, run_front_end: Run, emulator: Emulator, tmp_path: Path) -> None:
+    """At most what is in transit over kept connections at a reload is unknown."""
     service = emulator.url.removeprefix("http://")
     running = run_front_end(nginx(f"location / {{ proxy_pass {emulator.url}; }}") if program == "nginx" else haproxy(service))
     with ThreadPoolExecutor(1) as thread:
         reloads = thread.submit(reload_often, running, emulator)
         unknown = batch(emulator, tmp_path)
         reloads.result()
-    assert len(unknown) <= CONCURRENCY
-    assert not unknown or unknown[-1] - unknown[0] < COUNT // 10, unknown
-    assert caplog.text.count("from now on each request opens a connection of its own") == bool(unknown)
+    assert len(unknown) <= RELOADS * CONCURRENCY
