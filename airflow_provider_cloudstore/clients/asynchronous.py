@@ -20,7 +20,7 @@ from airflow_provider_cloudstore.protocol.call import Done, Pause, Renew, Send, 
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 T = TypeVar("T")
 
@@ -73,6 +73,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         """
         steps = steps_of(operation, Attempts(self.settings, max_attempts))
         answer: Any = None
+        await self.renew(NO_TOKEN)
         while True:
             match steps.send(answer):
                 case Send():
@@ -80,8 +81,8 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                         await permit()
                     settings = self.settings
                     answer = settings, await self.send(operation.request(settings))
-                case Renew(old):
-                    answer = await self.renew(old)
+                case Renew(refused):
+                    answer = await self.renew(refused)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
                 case Done(result):

@@ -29,7 +29,7 @@ from airflow_provider_cloudstore.protocol.call import Attempt, Done, Pause, Rene
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
 T = TypeVar("T")
 
@@ -75,14 +75,15 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         step: Step | None = None
         answer: Any = None
         try:
+            self.renew(NO_TOKEN)  # a connection with keys has no token before its first call
             while True:
                 step = steps.send(answer)
                 match step:
                     case Send():
                         settings = self.settings
                         answer = settings, self.send(operation.request(settings))
-                    case Renew(old):
-                        answer = self.renew(old)
+                    case Renew(refused):
+                        answer = self.renew(refused)
                     case Pause(seconds):
                         time.sleep(seconds)
                     case Done(result):

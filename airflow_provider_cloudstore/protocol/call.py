@@ -13,7 +13,7 @@ from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.signals import Signal
 
 T = TypeVar("T")
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A step: send the operation's request with the client's settings, and answer with these and its response or failure."""
+    """A step: send the operation's request, and answer with the settings that it was built with, and its response or failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
     """A step: renew the client's settings if they still have this token, and answer whether they have another token now."""
 
-    old: Secret
+    refused: Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ def steps_of(operation: Operation[Any], attempts: Attempts) -> Generator[Step, A
     :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
     """
     has_renewed = False
-    yield Renew(NO_TOKEN)  # a connection with keys has no token before its first call
     while True:
         attempts.count += 1
         settings, outcome = yield Send()
