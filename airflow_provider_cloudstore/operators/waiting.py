@@ -74,7 +74,7 @@ class WaitingOperator(CloudStoreOperator):
 
 
 def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> None:
-    """Poll until the file is available; with ``deferrable``, poll at least once a second, and defer after a few seconds.
+    """Poll until the file is available; with ``deferrable``, poll once, and defer if it is not.
 
     :raises FileWaitTimeoutError: if the file is not available in time.
     :raises CloudStoreError: if waiting longer cannot help.
@@ -82,11 +82,10 @@ def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferr
     from airflow_provider_cloudstore.exceptions import CloudStoreError
 
     while isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
-        now = datetime.now(UTC)
-        pause = wait.next_pause_or_raise(polled, now, task.log.info)
-        if deferrable and wait.should_defer(now, polled):
+        pause = wait.next_pause_or_raise(polled, datetime.now(UTC), task.log.info)
+        if deferrable:
             _defer(task, hook.cloudstore_conn_id, wait)
-        time.sleep(min(1.0, pause) if deferrable else pause)
+        time.sleep(pause)
     task.log.info("File '%s' is available", wait.file_id)
 
 

@@ -93,7 +93,7 @@ class Attempt(Generic[T]):
         if isinstance(outcome, TransportFailure):
             return self.lost(outcome)
         operation, reading = self.operation, read(outcome, self.settings, self.secrets)
-        found = operation.find(reading) if reading.is_2xx and not reading.problem else None
+        found = operation.find(reading)
         signal = signals.signal_of(reading, operation, found)
         if signal is None:
             return operation.result(found, reading)

@@ -21,7 +21,7 @@ MESSAGE = Paths.parse(
     "|detail|description|reason|data.message|0|error.code|errno|code"
 )
 
-INTERNAL_ERROR = re.compile(r"\binternal(?![a-z]).{,200}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
+INTERNAL_ERROR = re.compile(r"\binternal(?![a-z]).{,1000}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
 """The words of an error that leave it open whether the call was carried out."""
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
 TOKEN_REFUSED = re.compile(
@@ -53,9 +53,10 @@ def reports_error(data: Any, *, has_result: bool) -> bool:
 
 
 def stated_status(data: Any) -> int | None:
-    """Return the HTTP status that a number in parsed JSON states, or None; of several the highest, which leaves most in doubt."""
+    """Return the HTTP status that a number in parsed JSON states, or None; of several, the first, but rather a 5xx."""
     numbers = map(_number, _values_of(data, CODES + STATES))
-    return max((number for number in numbers if number and number in _STATED_STATUSES), default=None)
+    stated = [number for number in numbers if number in _STATED_STATUSES]
+    return next(iter(sorted(stated, key=lambda number: number not in range(500, 600))), None)
 
 
 def error_states(data: Any) -> list[Any]:

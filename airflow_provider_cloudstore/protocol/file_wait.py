@@ -16,8 +16,6 @@ from airflow_provider_cloudstore.protocol.guards import validate_text
 _JITTER = 0.2
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
-ON_WORKER_SECONDS = 5.0
-"""How long a deferrable wait first polls on the worker. Most small files are available by then, and need no deferral."""
 SETTLE_SECONDS = 10.0
 """Minimum sleep of a trigger before its first poll. Airflow's scheduler fails a task whose trigger fires before it has
 processed the successful exit of the process that deferred (apache/airflow 67287, 71580)."""
@@ -87,10 +85,6 @@ class FileWait:
         asked = (self.not_before - now).total_seconds()
         wanted = max(SETTLE_SECONDS, asked) + random.uniform(0, self.interval)
         return max(SETTLE_SECONDS, self._until_deadline(now, wanted))
-
-    def should_defer(self, now: datetime, error: CloudStoreError) -> bool:
-        """Whether a deferrable wait should leave the worker: it has polled for long enough, or the service asks for a pause."""
-        return error.retry_after is not None or (now - self.began).total_seconds() >= ON_WORKER_SECONDS
 
     def _until_deadline(self, now: datetime, wanted: float) -> float:
         return max(0.0, min(wanted, (self._deadline - now).total_seconds()))

@@ -103,8 +103,8 @@ class Reading:
         status = self.response.status
         if not pattern or self.problem or self.data is None or status == 408 or 500 <= status <= 599:
             return False
-        body = self.response.body.decode("utf-8", "replace")
-        return any(map(pattern.search, (self.words, body, json.dumps(self.data, ensure_ascii=False))))
+        body = self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
+        return any(map(pattern.search, (self.words, body)))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""

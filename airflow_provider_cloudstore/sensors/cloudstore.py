@@ -60,7 +60,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         return self._wait.file_id
 
     def poke(self, context: Context) -> bool:
-        """Poll once. A deferrable sensor polls for a few seconds, then defers."""
+        """Poll once; if the file is not available, a deferrable sensor defers."""
         from airflow_provider_cloudstore.exceptions import CloudStoreError
 
         wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()

@@ -57,8 +57,7 @@ class Worker:
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(file_wait, seconds, 0.0)
+    monkeypatch.setattr(file_wait, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(file_wait, "INCONCLUSIVE_SECONDS", 0.2)
     return Worker()
 

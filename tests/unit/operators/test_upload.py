@@ -37,8 +37,7 @@ def test_uploads_that_wait_succeed_when_their_files_are_there_mapped_and_not(emu
 def test_every_wait_that_is_deferred_ends_well_in_dag_test_which_forgets_what_it_was_deferred_with(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seconds in ("ON_WORKER_SECONDS", "SETTLE_SECONDS"):
-        monkeypatch.setattr(file_wait, seconds, 0.0)
+    monkeypatch.setattr(file_wait, "SETTLE_SECONDS", 0.0)
     polled, poll = set[str](), CloudStoreHook.poll_file
 
     def poll_late(hook: CloudStoreHook, file_id: str) -> Any:
@@ -75,7 +74,6 @@ def test_a_retry_goes_on_waiting_with_what_is_left_of_the_time_whatever_the_url_
 
 
 def test_what_is_deferred_is_the_id_and_the_time_of_the_upload(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_wait, "ON_WORKER_SECONDS", 0.0)
     task = waiting_task(Store(), deferrable=True, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         task.attempt()

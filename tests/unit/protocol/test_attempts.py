@@ -52,7 +52,8 @@ def test_a_result_is_dated_by_when_it_was_asked_for_and_not_by_the_answer() -> N
 
 def test_a_download_token_in_an_error_is_not_repeated_but_words_are() -> None:
     body = {"ok": False, "data": {"token": "one-time-77"}, "message": "link one-time-77 is not ready"}
-    for got, words in ((response(body=body), "link *** is not ready"), (response(403, b"Forbidden"), "Forbidden")):
+    shown = ((response(body=body), "link *** is not ready"), (response(409, body), "link *** is not ready"))
+    for got, words in (*shown, (response(403, b"Forbidden"), "Forbidden")):
         with pytest.raises(exceptions.CloudStoreError) as failed:
             result_of(CreateDownloadLink(settings(), "f1"), got)
         assert failed.value.message == words

@@ -96,13 +96,6 @@ def test_pauses_are_spread_around_the_interval() -> None:
     assert 40 <= min(asked) <= max(asked) <= 50
 
 
-def test_a_deferrable_wait_polls_on_the_worker_for_five_seconds() -> None:
-    wait = begun(10)
-    assert not wait.should_defer(after(4), MISSING)
-    assert wait.should_defer(after(5), MISSING)
-    assert wait.should_defer(NOW, exceptions.RateLimitError("x", retry_after=30))  # a pause is for the triggerer
-
-
 def test_a_pause_is_as_long_as_the_service_asks_and_a_wait_ends_rather_than_ask_again_before_it_is_over() -> None:
     wait = begun(10)
     assert wait.next_pause_or_raise(exceptions.RateLimitError("x", retry_after=30), NOW, print) == 30
