@@ -55,7 +55,7 @@ def find_link(file_id: str, reading: Reading) -> DownloadLink | None:
     """
     settings, created_at = reading.settings, moment(reading.response.received)
     urls = _urls(reading)
-    token = _token(reading) or next(filter(None, map(_token_in_query, urls)), None)
+    token = _token(reading) or next(_texts(map(_token_in_query, urls), reading.secrets), None)
     if token is None:
         return None
     expiries = (_expiry(value, created_at) for value in settings.service.expires_path.values_in(reading.data))

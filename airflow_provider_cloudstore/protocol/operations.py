@@ -48,9 +48,11 @@ class Operation(Generic[T]):
     may_be_repeated: bool
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
-    """Whether the subject must already exist in the service; an upload creates its subject."""
+    """Whether the subject must already exist, so that ``not_found_pattern`` applies; an upload creates its subject."""
     without_result: Signal | None = None
     """The signal of a response that reports no error, but lacks what :meth:`find` looks for; None if that is a success."""
+    not_yet: Signal | None = None
+    """The signal of such a response if it says that the subject is not ready; None if that says nothing."""
     token_refused: Signal = signals.TOKEN_REFUSED
     """The signal that the service refuses the token."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
@@ -220,7 +222,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = True
-    without_result = signals.WITHOUT_TOKEN
+    without_result, not_yet = signals.WITHOUT_TOKEN, signals.NOT_YET
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."

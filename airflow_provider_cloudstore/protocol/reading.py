@@ -17,6 +17,7 @@ from airflow_provider_cloudstore.results import Json
 
 PAGE_TYPES = ("text/html", "application/xhtml")
 _MAX_MESSAGE_LENGTH = 300
+_MAX_LEVELS = 64  # whoever walks deeper would exceed Python's recursion limit
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 
@@ -123,8 +124,19 @@ def read(response: Response, settings: Settings, secrets: tuple[Secret, ...] = (
     if not text:
         return Reading(response, settings, None, "", secrets)
     with suppress(ValueError, RecursionError):
-        return Reading(response, settings, _json.decode(text), "", secrets)
+        data = _json.decode(text)
+        problem = "a body that is nested too deeply" if _levels(data) > _MAX_LEVELS else ""
+        return Reading(response, settings, None if problem else data, problem, secrets)
     return Reading(response, settings, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
+
+
+def _levels(data: Json) -> int:
+    levels, inside = 0, [data]
+    while inside:
+        levels += 1
+        lists = [value.values() if isinstance(value, dict) else value for value in inside if isinstance(value, (dict, list))]
+        inside = [value for values in lists for value in values]
+    return levels
 
 
 def _problem_of(text: str, content_type: str) -> str:

@@ -99,6 +99,7 @@ _OF_STATUS: dict[int, Signal] = {
     401: TOKEN_REFUSED,
     403: FORBIDDEN,
     408: IN_DOUBT,
+    507: REJECTED,
     **dict.fromkeys((404, 410), MISSING),
     **dict.fromkeys((400, 405, 411, 413, 414, 415, 422), BAD_REQUEST),
     **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
@@ -146,8 +147,8 @@ def _of_error(reading: Reading) -> Signal:
 def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
     """Apply rules 2 to 7."""
     without_result = operation.without_result if found is None else None
-    if without_result and operation.subject_must_exist and reading.is_pending:
-        return NOT_YET  # rule 2
+    if without_result and operation.not_yet and reading.is_pending:
+        return operation.not_yet  # rule 2
     if not reading.reports_error(reading.settings.service.condition_of(operation.key), has_result=found is not None):
         return without_result  # a success, or rule 7
     if found is not None and not operation.may_be_repeated:

@@ -39,6 +39,7 @@ def test_a_body_is_json_or_text_in_utf_8_or_nothing(raw: bytes, data: Any) -> No
 
 TOO_LARGE = "a body of more than 1 MiB, which was cut off"
 BROKEN_JSON = "a body that begins like JSON and is not JSON"
+TOO_DEEP = "a body that is nested too deeply"
 XML = "XML in place of the service's response"
 WEB_PAGE = "a web page in place of the service's response"
 
@@ -48,6 +49,8 @@ WEB_PAGE = "a web page in place of the service's response"
     [
         (b" " * (MAX_BODY_BYTES + 1), {}, TOO_LARGE),
         *[(raw, {}, BROKEN_JSON) for raw in (b"{broken", b'{"a": ', b"[", b"[" * 100_000, b'{"a": 1} extra')],
+        (b'{"error":' + b"[" * 64 + b"]" * 64 + b"}", {}, TOO_DEEP),
+        (b"[" * 64 + b"]" * 64, {}, ""),
         (b"<!DOCTYPE html><p>Sign in", {}, WEB_PAGE),
         (b"\xef\xbb\xbf<html>", {}, WEB_PAGE),
         (b"Sign in", {"content_type": "text/HTML; charset=utf-8"}, WEB_PAGE),

@@ -68,7 +68,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "other 5xx (504) after the effect": status(504, effect=True),
     "101": {"raw": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"},
     "401": status(401),
-    **{str(code): status(code) for code in (403, 409, 423, 400, 405, 408, 411, 413, 414, 415, 422, 425)},
+    **{str(code): status(code) for code in (403, 409, 423, 507, 400, 405, 408, 411, 413, 414, 415, 422, 425)},
     **{str(code): status(code, body='{"message": "no"}') for code in (404, 410)},
     "other 4xx (407)": status(407),
     **{f"3xx ({code})": status(code, headers=AWAY) for code in (301, 307)},
