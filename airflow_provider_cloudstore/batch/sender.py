@@ -15,8 +15,8 @@ from airflow_provider_cloudstore.batch.manifest import Entry
 from airflow_provider_cloudstore.batch.receipts import Status
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.exceptions import CloudStoreError
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
+from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 from airflow_provider_cloudstore.results import RemoteUpload
 
@@ -199,7 +199,7 @@ class Sender:
 
     async def _outcome(self, upload: UploadFromUrl) -> RemoteUpload | CloudStoreError:
         """Send an upload until it ends. A failure without effect is not counted: the throttle decides when the batch gives up."""
-        attempts, doubt = Attempts(self.client.settings), None
+        retries, doubt = Retries(self.client.settings), None
         while True:
             try:
                 result = await self.client.perform(upload, max_attempts=1, permit=self.throttle.acquire)
@@ -213,11 +213,11 @@ class Sender:
             if isinstance(outcome, exceptions.AuthenticationError):
                 return outcome
             if outcome.may_have_effect:
-                attempts.count, doubt = attempts.count + 1, outcome
+                retries.count, doubt = retries.count + 1, outcome
             elif outcome.retried:
                 continue
             try:
-                await asyncio.sleep(attempts.next_pause_or_raise(outcome))
+                await asyncio.sleep(retries.next_pause_or_raise(outcome))
             except CloudStoreError:
                 return doubt or outcome  # a refusal of a later attempt does not undo an earlier one
 

@@ -12,13 +12,13 @@ from typing import Any, Literal, Self, TypeVar, cast
 import aiohttp
 from yarl import URL
 
-from airflow_provider_cloudstore.clients.reasons import may_have_been_sent, never_sent, tunnel_refused
+from airflow_provider_cloudstore.clients.reasons import failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Done, Pause, Renew, Send, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
+from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
@@ -71,7 +71,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
         :param permit: waits until the next request may be sent.
         """
-        steps = steps_of(operation, Attempts(self.settings, max_attempts))
+        steps = steps_of(operation, Retries(self.settings, max_attempts))
         answer: Any = None
         await self.renew(NO_TOKEN)
         while True:
@@ -124,9 +124,9 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         except aiohttp.ClientHttpProxyError as error:
             return tunnel_refused(error.status)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
-            return never_sent(error, through_proxy=bool(self._proxy))
+            return failure_unsent(error, through_proxy=bool(self._proxy))
         except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
-            return may_have_been_sent(error, limit)
+            return failure_in_doubt(error, limit)
         return Response(
             response.status,
             {name.lower(): value.strip() for name, value in response.headers.items()},

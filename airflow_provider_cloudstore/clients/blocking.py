@@ -20,14 +20,14 @@ import requests
 import urllib3
 from requests.structures import CaseInsensitiveDict
 
-from airflow_provider_cloudstore.clients.reasons import causes_of, may_have_been_sent, never_sent, tunnel_refused
+from airflow_provider_cloudstore.clients.reasons import causes_of, failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt, Done, Pause, Renew, Send, Step, steps_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
+from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 
@@ -71,7 +71,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         :raises OutcomeUnknownError: if Airflow ends the task while an operation that must not be repeated is sent.
         :raises ServiceUnreachableError: if Airflow ends the task before such an operation is sent.
         """
-        steps = steps_of(operation, Attempts(self.settings, max_attempts))
+        steps = steps_of(operation, Retries(self.settings, max_attempts))
         step: Step | None = None
         answer: Any = None
         try:
@@ -91,7 +91,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         except TASK_ENDED as ended:
             if operation.may_be_repeated:
                 raise
-            failure = TransportFailure(isinstance(step, (Send, Done)), f"the task ended with {type(ended).__name__}")
+            may_be_sent = isinstance(step, (Send, Done))  # the last step that was begun, even if its answer is being read
+            failure = TransportFailure(may_be_sent, f"the task ended with {type(ended).__name__}")
             raise Attempt(operation, self.settings).lost(failure) from None
 
     def renew(self, old: Secret) -> bool:
@@ -117,7 +118,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if isinstance(piece, TransportFailure):
                     return piece
                 if time.monotonic() > ends_at:
-                    return may_have_been_sent(TimeoutError(), limit)
+                    return failure_in_doubt(TimeoutError(), limit)
                 body += piece
         return replace(head, body=bytes(body), received=time.time())
 
@@ -184,7 +185,7 @@ class Exchange(AbstractContextManager["Exchange"]):
                 return self._body.read1(_CHUNK, decode_content=decoded)
             return bytes(self._body.read(_CHUNK))
         except _FAILURES as error:
-            return may_have_been_sent(error, self._limit)
+            return failure_in_doubt(error, self._limit)
 
 
 def _prepare(request: Request) -> requests.PreparedRequest:
@@ -212,8 +213,8 @@ def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
         if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
             return tunnel_refused(int(refused[1]))
         if isinstance(cause, _NEVER_SENT) or _is_of_handshake(cause):
-            return never_sent(error, through_proxy=any(isinstance(each, urllib3.exceptions.ProxyError) for each in causes))
-    return may_have_been_sent(error, limit)
+            return failure_unsent(error, through_proxy=any(isinstance(each, urllib3.exceptions.ProxyError) for each in causes))
+    return failure_in_doubt(error, limit)
 
 
 def _drop_our_requests(_: logging.LogRecord) -> bool:

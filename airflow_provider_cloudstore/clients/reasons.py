@@ -32,7 +32,7 @@ _CHECK_PROXY = (
 )
 
 
-def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
+def failure_in_doubt(error: BaseException, limit: float) -> TransportFailure:
     """Describe an exception after which a request may have been sent.
 
     :param limit: the request's timeout in seconds.
@@ -43,7 +43,7 @@ def may_have_been_sent(error: BaseException, limit: float) -> TransportFailure:
     return TransportFailure(sent=True, reason=reason)
 
 
-def never_sent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
+def failure_unsent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
     """Describe an exception that kept a request from being sent."""
     advice = _CHECK_PROXY if through_proxy else _CHECK_HOST
     if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):

@@ -29,11 +29,11 @@ def stream(
     """
     while True:
         link = create_link(download.file_id)
-        download.attempts.count += 1
+        download.retries.count += 1
         try:
             _receive(client, download, file, link)
         except CloudStoreError as error:
-            pause = download.attempts.next_pause_or_raise(error)
+            pause = download.retries.next_pause_or_raise(error)
         else:
             break
         time.sleep(pause)

@@ -206,7 +206,7 @@ class CloudStoreHook(BaseHook):
             with BlockingClient(settings, partial(exchange_keys, settings)) as client:
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
-            works = isinstance(error, NotFoundError) and bool(error.message)
+            works = isinstance(error, NotFoundError) and bool(error.message)  # a front end's 404 has no words of a service
             if not works:
                 lines[0] = str(replace(error, operation="connection test", subject=""))
         return works, "\n".join(lines)

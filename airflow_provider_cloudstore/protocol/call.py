@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError, TransientServiceError
 from airflow_provider_cloudstore.protocol import signals
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
+from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.signals import Signal
@@ -48,7 +48,7 @@ class Done:
 Step = Send | Renew | Pause | Done
 
 
-def steps_of(operation: Operation[Any], attempts: Attempts) -> Generator[Step, Any, None]:
+def steps_of(operation: Operation[Any], retries: Retries) -> Generator[Step, Any, None]:
     """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
 
     It yields what the client has to do next, and receives the client's answer.
@@ -57,9 +57,9 @@ def steps_of(operation: Operation[Any], attempts: Attempts) -> Generator[Step, A
     """
     has_renewed = False
     while True:
-        attempts.count += 1
+        retries.count += 1
         settings, outcome = yield Send()
-        ended = Attempt(operation, settings, attempts.count, attempts.in_doubt).interpret(outcome)
+        ended = Attempt(operation, settings, retries.count, retries.in_doubt).interpret(outcome)
         if not isinstance(ended, CloudStoreError):
             yield Done(ended)
             return
@@ -67,7 +67,7 @@ def steps_of(operation: Operation[Any], attempts: Attempts) -> Generator[Step, A
             has_renewed = yield Renew(settings.access_token)
             if has_renewed:
                 continue
-        yield Pause(attempts.next_pause_or_raise(ended))
+        yield Pause(retries.next_pause_or_raise(ended))
 
 
 @dataclass(frozen=True, slots=True)

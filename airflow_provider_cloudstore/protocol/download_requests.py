@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, read
+from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.urls import url_problem
@@ -80,7 +80,7 @@ class Download:
     """The download of one file: it makes the requests, judges the responses, and keeps what one attempt leaves to the next.
 
     :param expected_sha256: the SHA-256 of the whole file; None for no check.
-    :ivar attempts: the attempts so far; redirects are not counted.
+    :ivar retries: count the attempts; redirects are not counted.
     :ivar received: how many bytes of the file have been received.
     :raises InvalidInputError: if the id or the SHA-256 is invalid.
     """
@@ -88,7 +88,7 @@ class Download:
     def __init__(self, file_id: Any, settings: Settings, *, expected_sha256: Any = None) -> None:
         self.settings = settings
         self.file_id = validate_text(file_id, "file_id")
-        self.attempts = Attempts(settings)
+        self.retries = Retries(settings)
         self._expected = validate_sha256(expected_sha256)
         self._start_over()
 
@@ -209,7 +209,7 @@ class Download:
             operation="download",
             subject=redact(self.file_id, self.settings.secrets),
             status=head.status if head else None,
-            attempts=self.attempts.count,
+            attempts=self.retries.count,
             retry_after=head.retry_after if head else None,
             advice=advice,
         )

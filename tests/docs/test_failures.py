@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cloudstore.clients.reasons import may_have_been_sent
+from airflow_provider_cloudstore.clients.reasons import failure_in_doubt
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.exceptions import NotFoundError, OutcomeUnknownError, ServiceError
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreHook
@@ -101,4 +101,4 @@ def test_the_page_tells_why_an_upload_is_unknown_after_an_answer(answer: dict[st
     ids=repr,
 )
 def test_the_page_tells_why_an_upload_is_unknown_after_a_broken_connection(error: Exception) -> None:
-    assert is_told(may_have_been_sent(error, 30).reason)
+    assert is_told(failure_in_doubt(error, 30).reason)

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
 from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.clients.streaming import stream
-from airflow_provider_cloudstore.protocol import attempts
+from airflow_provider_cloudstore.protocol import retries
 from airflow_provider_cloudstore.protocol.download_requests import Download
 from airflow_provider_cloudstore.protocol.operations import DeleteFolder, Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -88,7 +88,7 @@ def _one_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_INITIAL_BACKOFF", 0.01)
+    monkeypatch.setattr(retries, "_INITIAL_BACKOFF", 0.01)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ _MAX_BACKOFF = 60.0
 
 
 @dataclass(slots=True)
-class Attempts:
+class Retries:
     """Counts the attempts of a call or a download, and decides whether another attempt follows.
 
     :param settings: say how many attempts may be made; an attempt with a new token in place of a refused one may exceed that.

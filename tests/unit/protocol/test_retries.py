@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.protocol.attempts import Attempts
 from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, UploadFromUrl
+from airflow_provider_cloudstore.protocol.retries import Retries
 from tests.support import RECEIVED, TOKEN, connected, response, result_of, settings
 
 SOURCE = "https://user:pass%2Bword@host/file?sig=pre%2Fsigned"
@@ -21,7 +21,7 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: 
     pauses = list[float]()
     for attempt, outcome in enumerate((refused, response(429, retry_after="7")), 1):
         error: Any = Attempt(DeleteFolder(settings(), "d1"), settings()).interpret(outcome)
-        pauses.append(Attempts(settings(), count=attempt).next_pause_or_raise(error))
+        pauses.append(Retries(settings(), count=attempt).next_pause_or_raise(error))
     assert pauses[1] == 7
     assert caplog.messages == [
         "delete folder 'd1': attempt 1 of 4 failed "
@@ -34,16 +34,16 @@ def test_each_retry_is_one_line_with_operation_attempt_reason_and_delay(caplog: 
 @pytest.mark.parametrize(("attempt", "longest"), [(1, 1), (3, 4), (7, 60), (2000, 60)])
 def test_pauses_grow_to_a_minute_and_are_spread_over_all_of_their_range(attempt: int, longest: float) -> None:
     error = exceptions.ServiceUnreachableError("refused")
-    seconds = [Attempts(settings(), 2001, attempt).next_pause_or_raise(error) for _ in range(300)]
+    seconds = [Retries(settings(), 2001, attempt).next_pause_or_raise(error) for _ in range(300)]
     assert 0 <= min(seconds) < 0.2 * longest
     assert 0.8 * longest < max(seconds) <= longest
 
 
 def test_the_pauses_of_a_call_are_five_minutes_at_most() -> None:
-    attempts, limited = Attempts(settings(), 9, 1), exceptions.RateLimitError("HTTP 429", retry_after=150)
-    assert [attempts.next_pause_or_raise(limited) for _ in range(2)] == [150, 150]
+    retries, limited = Retries(settings(), 9, 1), exceptions.RateLimitError("HTTP 429", retry_after=150)
+    assert [retries.next_pause_or_raise(limited) for _ in range(2)] == [150, 150]
     with pytest.raises(exceptions.RateLimitError):
-        attempts.next_pause_or_raise(limited)
+        retries.next_pause_or_raise(limited)
 
 
 def test_a_result_is_dated_by_when_it_was_asked_for_and_not_by_the_answer() -> None:
