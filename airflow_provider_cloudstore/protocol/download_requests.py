@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
+from airflow_provider_cloudstore.protocol.convention import reports_error
 from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request, Response, TransportFailure
@@ -221,7 +222,7 @@ def _page_or_error(reading: Reading, names: tuple[str, ...]) -> str:
     if not beginning or "content-disposition" in headers:
         return ""
     endings = {PurePath(name.lower()).suffix for name in names}
-    is_error = len(beginning) < BEGINNING and isinstance(reading.data, dict) and reading.reports_error(None, has_result=False)
+    is_error = len(beginning) < BEGINNING and isinstance(reading.data, dict) and reports_error(reading.data, has_result=False)
     if is_error and not any("json" in ending for ending in endings):
         return f"an error in place of the file: {reading.message or reading.key_names}"
     is_page = headers.get("content-type", "").lower().startswith(PAGE_TYPES) or (

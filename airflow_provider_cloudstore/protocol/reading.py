@@ -1,4 +1,4 @@
-"""Reads a response: its body, the service's message, and whether it reports an error. ``signals.py`` decides what that means."""
+"""Reads a response: its body, and the service's message. ``signals.py`` decides what the response means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
-from airflow_provider_cloudstore.protocol.paths import Condition
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_BYTES, storable
@@ -61,11 +60,6 @@ class Reading:
         return self.redacted(f"it has the keys {', '.join(names)}") if names else "it is an empty JSON object"
 
     @property
-    def is_pending(self) -> bool:
-        """Whether a link is not ready yet."""
-        return self.response.status == 202 or convention.is_pending(self.data)
-
-    @property
     def stated_status(self) -> int | None:
         """The HTTP status that a number in the body of a 2xx states, or None."""
         return convention.stated_status(self.data) if self.is_2xx else None
@@ -89,12 +83,6 @@ class Reading:
     def message(self) -> str:
         """The words for an error message: without secrets, and then cut, because half a secret would not be recognized."""
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
-
-    def reports_error(self, condition: Condition | None, *, has_result: bool) -> bool:
-        """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
-        if condition and self.response.body.strip() and not isinstance(self.data, str):
-            return not condition.holds(self.data)
-        return convention.reports_error(self.data, has_result=has_result)
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
         """Whether a pattern of the connection's owner matches the service's words, or the whole body.

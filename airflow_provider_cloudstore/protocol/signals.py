@@ -124,7 +124,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
     else:
         signal = NOT_A_RESPONSE if reading.problem else _of_2xx(reading, operation, found)
     if signal is None or signal.error_of(operation) is exceptions.OutcomeUnknownError:
-        return signal
+        return signal  # no pattern says that an upload in doubt had no effect
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
     if reading.matches(service.token_refused_pattern):
@@ -147,12 +147,20 @@ def _of_error(reading: Reading) -> Signal:
 def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
     """Apply rules 2 to 7."""
     without_result = operation.without_result if found is None else None
-    if without_result and operation.not_yet and reading.is_pending:
+    if without_result and operation.not_yet and (reading.response.status == 202 or convention.is_pending(reading.data)):
         return operation.not_yet  # rule 2
-    if not reading.reports_error(reading.settings.service.condition_of(operation.key), has_result=found is not None):
+    if not _reports_error(reading, operation, found):
         return without_result  # a success, or rule 7
     if found is not None and not operation.may_be_repeated:
         return ERROR_WITH_ID  # rule 3
     if any(map(convention.INTERNAL_ERROR.search, reading.texts)):
         return IN_DOUBT  # rule 4
     return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR  # rules 5 and 6
+
+
+def _reports_error(reading: Reading, operation: Operation[Any], found: Any) -> bool:
+    """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
+    condition = reading.settings.service.condition_of(operation.key)
+    if condition and reading.response.body.strip() and not isinstance(reading.data, str):
+        return not condition.holds(reading.data)
+    return convention.reports_error(reading.data, has_result=found is not None)
