@@ -43,6 +43,7 @@ def stream(
 
 def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: DownloadLink) -> None:
     """Make one attempt: follow redirects, then write the file or the rest of it."""
+    download.settings = client.settings  # creating the link may have renewed the token
     url = download.url_of(link)
     for redirects in itertools.count():
         request = download.request(url)

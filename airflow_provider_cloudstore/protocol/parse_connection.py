@@ -87,7 +87,7 @@ def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
     try:
         parts = split_url(host)
         netloc = f"{parts.netloc}:{connection.port}" if connection.port and parts.port is None else parts.netloc
-        url = urlunsplit((parts.scheme, netloc, parts.path, "", "")).rstrip("/")
+        url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/").removesuffix(api_path), "", "")).rstrip("/")
         problem = url_problem(url, allow_http=allow_http)
         if parts.query or parts.fragment:
             problem = "contains a query or a fragment"
@@ -97,7 +97,7 @@ def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
         problem = str(error)
     if problem:
         raise ConfigurationError(f"the connection's host {redact_url(host)} {problem}", advice=_HOST_ADVICE)
-    return url.removesuffix(api_path).rstrip("/")
+    return url
 
 
 def _access_token(password: str) -> Secret:
