@@ -85,15 +85,15 @@ class Reading:
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern of the connection's owner matches the service's words, or the whole body.
+        """Whether a pattern matches the service's words, or the whole body if it is the connection's own.
 
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
         status = self.response.status
         if not pattern or self.problem or self.data is None or status == 408 or 500 <= status <= 599:
             return False
-        body = self.data if isinstance(self.data, str) else json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, (self.words, body)))
+        body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
+        return any(map(pattern.search, (self.words, *(() if pattern is convention.TOKEN_REFUSED else body))))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""

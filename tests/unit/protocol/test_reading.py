@@ -117,6 +117,15 @@ def test_the_owners_patterns_win_over_statuses_and_numbers(status: int) -> None:
     )
 
 
+def test_the_owners_patterns_win_over_plain_text_and_see_the_body_as_it_came_but_the_built_in_words_only_the_services() -> None:
+    declared: dict[str, Any] = {"token_refused_pattern": "session is over", "not_found_pattern": "no such"}
+    for operation in CALLS:
+        assert ending(operation, "Your session is over", **declared) == "AuthenticationError"
+    assert ending("delete", "no such folder", **declared) == "NotFoundError"
+    assert ending("delete", b'{"rc":"E17"}', 409, not_found_pattern='"rc":"E17"') == "NotFoundError"
+    assert ending("delete", {"message": "no such folder", "log": ["user not logged in"]}, 404) == "NotFoundError"
+
+
 def test_the_owners_patterns_are_not_asked_of_an_open_outcome_a_page_or_a_success() -> None:
     gone = {"message": "no such folder"}
     for status in (408, 500):  # the call may have been carried out
