@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.hooks.connection import (
 from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 
@@ -323,8 +323,13 @@ class CloudStoreAsyncHook(BaseHook):
         return await _perform(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
     async def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
-        """See :meth:`CloudStoreHook.download`. It runs in a thread."""
+        """See :meth:`CloudStoreHook.download`. It runs in a thread, with the token that the other calls have."""
+        from airflow_provider_cloudstore.clients.blocking import BlockingClient
+
+        client = await self._open_client()
+        await client.renew(NO_TOKEN)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
+            hook._client = BlockingClient(client.settings, hook.renew_settings)  # noqa: SLF001  (of the same module)
             return await asyncio.to_thread(hook.download, file_id, target, expected_sha256=expected_sha256)
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:

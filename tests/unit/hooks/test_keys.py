@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,18 @@ def test_a_hook_asks_for_one_token_and_so_do_all_hooks_of_an_event_loop(site: Em
     assert asked(site) == 1
     assert len(asyncio.run(links())) == 2
     assert asked(site) == 2
+
+
+def test_downloads_of_an_event_loop_share_its_token(site: Emulator, tmp_path: Path) -> None:
+    file_id = site.put_file(b"x", "7")
+
+    async def run() -> list[int]:
+        async with CloudStoreAsyncHook() as hook:
+            files = await asyncio.gather(*(hook.download(file_id, tmp_path / str(number)) for number in range(4)))
+        return [file.bytes for file in files]
+
+    assert asyncio.run(run()) == [1] * 4
+    assert asked(site) == 1
 
 
 REFUSED = {"_status": "error", "response": "Could not validate access_token and account_id, please reauthenticate or try again."}
