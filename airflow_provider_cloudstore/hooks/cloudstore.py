@@ -330,7 +330,10 @@ class CloudStoreAsyncHook(BaseHook):
         await client.renew(NO_TOKEN)
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
             hook._client = BlockingClient(client.settings, hook.renew_settings)  # noqa: SLF001  (of the same module)
-            return await asyncio.to_thread(hook.download, file_id, target, expected_sha256=expected_sha256)
+            try:
+                return await asyncio.to_thread(hook.download, file_id, target, expected_sha256=expected_sha256)
+            finally:
+                client.settings = hook.settings  # the download may have replaced the token
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`.

@@ -40,8 +40,9 @@ CODES = ("code", "errno", "statuscode", "errorcode")
 ERRORS = ("error", "errors")
 PENDING = ("pending", "queued", "processing")
 """The values of a state while the file is not ready."""
-_STATED_STATUSES = (401, 403, 404, 410, 429, *range(500, 600))
-"""The numbers in a body that count as an HTTP status. Any other number means no more than "an error"."""
+_STATED_STATUSES = (*range(500, 507), *range(508, 600), 401, 403, 429, 507, 404, 410)
+"""The numbers in a body that count as an HTTP status; of several, the first in this order counts. Any other number means no more
+than "an error"."""
 _NUMBER = re.compile("-?[0-9]{1,9}")
 _NO_ERROR = ("", "0", "false", "none", "null", "ok", "success", "no error")
 
@@ -53,10 +54,9 @@ def reports_error(data: Any, *, has_result: bool) -> bool:
 
 
 def stated_status(data: Any) -> int | None:
-    """Return the HTTP status that a number in parsed JSON states, or None; of several, the first, but rather a 5xx."""
-    numbers = map(_number, _values_of(data, CODES + STATES))
-    stated = [number for number in numbers if number in _STATED_STATUSES]
-    return next(iter(sorted(stated, key=lambda number: number not in range(500, 600))), None)
+    """Return the HTTP status that a number in parsed JSON states, or None."""
+    numbers = set(map(_number, _values_of(data, CODES + STATES)))
+    return next((status for status in _STATED_STATUSES if status in numbers), None)
 
 
 def error_states(data: Any) -> list[Any]:
@@ -89,9 +89,14 @@ def _is_error_code(value: Any) -> bool:
 
 
 def _says_something(value: Any) -> bool:
-    if isinstance(value, (dict, list)):
-        return any(map(_says_something, value.values() if isinstance(value, dict) else value))
-    return value != 0 and str(value).strip().lower() not in _NO_ERROR
+    values = [value]
+    while values:
+        one = values.pop()
+        if isinstance(one, (dict, list)):
+            values += one.values() if isinstance(one, dict) else one
+        elif one != 0 and str(one).strip().lower() not in _NO_ERROR:
+            return True
+    return False
 
 
 _SIGNS: dict[tuple[str, ...], Callable[[Any], bool]] = {

@@ -85,7 +85,7 @@ class Reading:
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern matches the service's words, or the whole body if it is the connection's own.
+        """Whether a pattern matches one of the service's texts, or the whole body if it is the connection's own.
 
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
@@ -93,7 +93,7 @@ class Reading:
         if not pattern or self.problem or self.data is None or status == 408 or 500 <= status <= 599:
             return False
         body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, (self.words, *(() if pattern is convention.TOKEN_REFUSED else body))))
+        return any(map(pattern.search, (*self.texts, *(() if pattern is convention.TOKEN_REFUSED else body))))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
@@ -114,7 +114,7 @@ def read(response: Response, settings: Settings, secrets: tuple[Secret, ...] = (
     with suppress(ValueError, RecursionError):
         data = _json.decode(text)
         problem = "a body that is nested too deeply" if _levels(data) > _MAX_LEVELS else ""
-        return Reading(response, settings, None if problem else data, problem, secrets)
+        return Reading(response, settings, data, problem, secrets)
     return Reading(response, settings, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
 
 

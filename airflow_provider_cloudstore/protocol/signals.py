@@ -123,9 +123,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
         signal: Signal | None = _of_error(reading)
     else:
         signal = NOT_A_RESPONSE if reading.problem else _of_2xx(reading, operation, found)
-    if signal is None and not isinstance(reading.data, str):
-        return None
-    if signal and signal.error_of(operation) is exceptions.OutcomeUnknownError:
+    if signal is None or signal.error_of(operation) is exceptions.OutcomeUnknownError:
         return signal  # no pattern says that an upload in doubt had no effect
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None

@@ -77,6 +77,7 @@ def test_what_is_deferred_is_the_id_and_the_time_of_the_upload(emulator: Emulato
     task = waiting_task(Store(), deferrable=True, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         task.attempt()
+    assert emulator.state()["requests"] == {"upload": 1, "link": 1}
     upload, trigger = task.pushed["upload"], deferred.value.trigger.serialize()[1]
     assert trigger["began"] == upload["requested_at"].replace("Z", "+00:00")
     assert "hunter" not in json.dumps([deferred.value.kwargs, trigger])

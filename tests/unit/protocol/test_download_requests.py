@@ -203,6 +203,8 @@ def test_the_words_of_an_error_in_place_of_the_file_are_shown_without_the_links_
         downloaded(ERROR, {})
     with pytest.raises(exceptions.InvalidResponseError, match="an error in place of the file: 404"):
         downloaded(b'{"code": 404, "hint": ""}', {})
+    with pytest.raises(exceptions.InvalidResponseError, match="an error in place of the file"):
+        downloaded(b'{"error":' + b"[" * 500 + b"1" + b"]" * 500 + b"}", {})
 
 
 def test_a_few_redirects_are_followed() -> None:

@@ -117,13 +117,19 @@ def test_the_owners_patterns_win_over_statuses_and_numbers(status: int) -> None:
     )
 
 
-def test_the_owners_patterns_win_over_plain_text_and_see_the_body_as_it_came_but_the_built_in_words_only_the_services() -> None:
-    declared: dict[str, Any] = {"token_refused_pattern": "session is over", "not_found_pattern": "no such"}
-    for operation in CALLS:
-        assert ending(operation, "Your session is over", **declared) == "AuthenticationError"
-    assert ending("delete", "no such folder", **declared) == "NotFoundError"
+def test_the_owners_patterns_see_the_body_as_it_came_but_the_built_in_words_only_what_the_service_says() -> None:
+    assert ending("upload", "unauthorized.pdf was queued") == ""
+    assert ending("delete", {"message": "failed", "error": "Invalid access token"}, 404) == "AuthenticationError"
     assert ending("delete", b'{"rc":"E17"}', 409, not_found_pattern='"rc":"E17"') == "NotFoundError"
     assert ending("delete", {"message": "no such folder", "log": ["user not logged in"]}, 404) == "NotFoundError"
+
+
+@pytest.mark.parametrize("numbers", [(404, 403), (410, 429), (404, 500), (507, 500), (404, 507)])
+def test_of_several_numbers_none_hides_a_doubt_and_none_makes_a_deletion_green(numbers: tuple[int, int]) -> None:
+    for code, status in (numbers, numbers[::-1]):
+        body = {"code": code, "status": status}
+        assert ending("delete", body, ignore_missing=True) != "False"
+        assert (ending("upload", body) == UNKNOWN) is (500 in numbers)
 
 
 def test_the_owners_patterns_are_not_asked_of_an_open_outcome_a_page_or_a_success() -> None:
