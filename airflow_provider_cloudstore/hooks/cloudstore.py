@@ -328,12 +328,14 @@ class CloudStoreAsyncHook(BaseHook):
 
         client = await self._open_client()
         await client.renew(NO_TOKEN)
+        settings = client.settings
         with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            hook._client = BlockingClient(client.settings, hook.renew_settings)  # noqa: SLF001  (of the same module)
+            hook._client = BlockingClient(settings, hook.renew_settings)  # noqa: SLF001  (of the same module)
             try:
                 return await asyncio.to_thread(hook.download, file_id, target, expected_sha256=expected_sha256)
             finally:
-                client.settings = hook.settings  # the download may have replaced the token
+                if client.settings is settings:  # else another call has replaced the token
+                    client.settings = hook.settings
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`.
