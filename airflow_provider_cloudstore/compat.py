@@ -41,9 +41,6 @@ else:
         AirflowTaskTimeout,
     )
 
-TASK_ENDED = (AirflowTaskTimeout, AirflowTaskTerminated)
-"""What Airflow raises in a task to end it: after ``execution_timeout``, or on SIGTERM. No ``Exception``, and it is retried."""
-
 if TYPE_CHECKING or _AIRFLOW >= (3, 1):
     from airflow.sdk import BaseHook
 else:

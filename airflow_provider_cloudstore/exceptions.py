@@ -11,7 +11,16 @@ import re
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar, Literal
 
-from airflow_provider_cloudstore.compat import AirflowException, AirflowFailException, AirflowSensorTimeout
+from airflow_provider_cloudstore.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+)
+
+TASK_ENDED = (AirflowTaskTimeout, AirflowTaskTerminated)
+"""What Airflow raises in a task to end it: after ``execution_timeout``, or on SIGTERM. No ``Exception``, and it is retried."""
 
 Wait = Literal["ends", "goes on", "tolerates"]
 """What a wait for a file does after an error. ``tolerates``: it goes on until a series of such errors has lasted a while."""
@@ -120,6 +129,10 @@ class ServiceUnreachableError(CloudStoreError):
     sent = False
     retried = True
     wait = "goes on"
+    default_advice = (
+        "Check the host, its port and its certificate, and that this machine can reach it (DNS, firewall, VPN, and the proxy of "
+        "extra 'proxy' or of the environment). For a private certificate authority, set extra 'verify' to the path of its bundle."
+    )
 
 
 class RateLimitError(CloudStoreError):

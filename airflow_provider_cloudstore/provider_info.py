@@ -35,8 +35,10 @@ def connection_form() -> dict[str, dict[str, Any]]:
     form = {}
     for name, extra in EXTRAS.items():
         default = f" Default {str(extra.default).lower()}." if isinstance(extra.default, (int, float)) else ""
-        schema = {**extra.kind.schema, "type": [extra.kind.schema["type"], "null"]}
-        form[name] = {"label": extra.label, "description": f"{extra.help}{default}", "schema": schema}
+        schema = {"type": ["string", "null"], "format": "password"}
+        if extra.shown_as != "password":
+            schema = {"type": [extra.shown_as, "null"]}
+        form[name] = {"label": name, "description": f"{extra.help}{default}", "schema": schema}
     return form
 
 

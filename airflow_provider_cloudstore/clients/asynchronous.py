@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Literal, Self, TypeVar, cast
 
 import aiohttp
 from yarl import URL
@@ -15,12 +15,11 @@ from yarl import URL
 from airflow_provider_cloudstore.clients.reasons import failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.call import Done, Pause, Renew, Send, steps_of
+from airflow_provider_cloudstore.protocol.call import attempts_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
 
@@ -71,22 +70,12 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
 
         :param permit: waits until the next request may be sent.
         """
-        steps = steps_of(operation, Retries(self.settings, max_attempts))
-        answer: Any = None
-        await self.renew(NO_TOKEN)
-        while True:
-            match steps.send(answer):
-                case Send():
-                    if permit:
-                        await permit()
-                    settings = self.settings
-                    answer = settings, await self.send(operation.request(settings))
-                case Renew(refused):
-                    answer = await self.renew(refused)
-                case Pause(seconds):
-                    await asyncio.sleep(seconds)
-                case Done(result):
-                    return cast("T", result)
+        attempts, answer = attempts_of(operation, self, max_attempts, permit), None
+        try:
+            while True:
+                answer = await attempts.send(answer)
+        except StopIteration as done:
+            return cast("T", done.value)
 
     async def renew(self, old: Secret) -> bool:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.renew`."""
@@ -94,6 +83,10 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             if self._renew and self.settings.access_token == old:
                 self.settings = await self._renew()
         return self.settings.access_token != old
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(seconds)
 
     async def send(self, request: Request) -> Response | TransportFailure:
         """See :meth:`~airflow_provider_cloudstore.clients.blocking.BlockingClient.send`; here, one limit covers all steps."""
@@ -124,7 +117,7 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
         except aiohttp.ClientHttpProxyError as error:
             return tunnel_refused(error.status)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:  # raised before anything is sent
-            return failure_unsent(error, through_proxy=bool(self._proxy))
+            return failure_unsent(error)
         except Exception as error:  # noqa: BLE001  (a library's exception becomes a TransportFailure)
             return failure_in_doubt(error, limit)
         return Response(

@@ -22,14 +22,13 @@ from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import causes_of, failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.compat import TASK_ENDED
+from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.call import Attempt, Done, Pause, Renew, Send, Step, steps_of
+from airflow_provider_cloudstore.protocol.call import attempts_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
-from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import Secret
-from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import Settings
 
 T = TypeVar("T")
 
@@ -66,34 +65,22 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         self.session.close()
 
     def perform(self, operation: Operation[T], *, max_attempts: int = 0) -> T:
-        """Take the steps of :func:`~airflow_provider_cloudstore.protocol.call.steps_of`, and return the operation's result.
+        """Make the attempts of :func:`~airflow_provider_cloudstore.protocol.call.attempts_of`, and return the operation's result.
+
+        :param max_attempts: how many attempts may be made; 0 for what the connection says.
 
         :raises OutcomeUnknownError: if Airflow ends the task while an operation that must not be repeated is sent.
         :raises ServiceUnreachableError: if Airflow ends the task before such an operation is sent.
         """
-        steps = steps_of(operation, Retries(self.settings, max_attempts))
-        step: Step | None = None
-        answer: Any = None
+        attempts, answer = attempts_of(operation, self, max_attempts), None
         try:
-            self.renew(NO_TOKEN)  # a connection with keys has no token before its first call
             while True:
-                step = steps.send(answer)
-                match step:
-                    case Send():
-                        settings = self.settings
-                        answer = settings, self.send(operation.request(settings))
-                    case Renew(refused):
-                        answer = self.renew(refused)
-                    case Pause(seconds):
-                        time.sleep(seconds)
-                    case Done(result):
-                        return cast("T", result)
+                answer = attempts.send(answer)
         except TASK_ENDED as ended:
-            if operation.may_be_repeated:
-                raise
-            may_be_sent = isinstance(step, (Send, Done))  # the last step that was begun, even if its answer is being read
-            failure = TransportFailure(may_be_sent, f"the task ended with {type(ended).__name__}")
-            raise Attempt(operation, self.settings).lost(failure) from None
+            attempts.throw(ended)  # the loop may not have seen it
+            raise
+        except StopIteration as done:
+            return cast("T", done.value)
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
@@ -101,6 +88,10 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             if self._renew and self.settings.access_token == old:
                 self.settings = self._renew()
         return self.settings.access_token != old
+
+    def pause(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)
 
     def send(self, request: Request) -> Response | TransportFailure:
         """Send one request and read its response; stop reading as soon as the body is too large.
@@ -208,12 +199,11 @@ def _is_of_handshake(error: BaseException) -> bool:
 
 def _failure_to_open(error: Exception, limit: float) -> TransportFailure:
     """Describe an exception raised before the response. Unless it shows otherwise, the request may have been sent."""
-    causes = list(causes_of(error))
-    for cause in causes:
+    for cause in causes_of(error):
         if type(cause) is OSError and (refused := _TUNNEL_REFUSED.match(str(cause))):
             return tunnel_refused(int(refused[1]))
         if isinstance(cause, _NEVER_SENT) or _is_of_handshake(cause):
-            return failure_unsent(error, through_proxy=any(isinstance(each, urllib3.exceptions.ProxyError) for each in causes))
+            return failure_unsent(error)
     return failure_in_doubt(error, limit)
 
 

@@ -18,19 +18,6 @@ _REASONS = {
     **dict.fromkeys(("ClientResponseError", "HTTPException", "InvalidHeader", "ProtocolError"), "the response is not valid HTTP"),
 }
 
-_CHECK_HOST = (
-    "Check the port and the spelling of the host, that the service is running there, and that this machine can reach it (DNS, "
-    "firewall, VPN, proxy)."
-)
-_CHECK_TLS = (
-    "Check the port and the certificate of the host: if it speaks plain http there, the URL must begin with http://; for a "
-    "private certificate authority, set extra 'verify' to the path of its bundle."
-)
-_CHECK_PROXY = (
-    "Check the proxy (extra 'proxy', or HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment), its user and password, and "
-    "that it may connect to the host."
-)
-
 
 def failure_in_doubt(error: BaseException, limit: float) -> TransportFailure:
     """Describe an exception after which a request may have been sent.
@@ -43,18 +30,14 @@ def failure_in_doubt(error: BaseException, limit: float) -> TransportFailure:
     return TransportFailure(sent=True, reason=reason)
 
 
-def failure_unsent(error: BaseException, *, through_proxy: bool) -> TransportFailure:
+def failure_unsent(error: BaseException) -> TransportFailure:
     """Describe an exception that kept a request from being sent."""
-    advice = _CHECK_PROXY if through_proxy else _CHECK_HOST
-    if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
-        advice = _CHECK_TLS
-    return TransportFailure(False, f"no connection to the service: {_reason(error)}", advice)
+    return TransportFailure(sent=False, reason=f"no connection to the service: {_reason(error)}")
 
 
 def tunnel_refused(status: int) -> TransportFailure:
     """Describe a proxy that refused to open a tunnel (RFC 9110 section 9.3.6): nothing was sent to the service."""
-    reason = f"no connection to the service: the proxy answered HTTP {status} to CONNECT"
-    return TransportFailure(False, reason, _CHECK_PROXY)
+    return TransportFailure(sent=False, reason=f"no connection to the service: the proxy answered HTTP {status} to CONNECT")
 
 
 def _reason(error: BaseException) -> str:

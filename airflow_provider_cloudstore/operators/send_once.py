@@ -13,8 +13,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow_provider_cloudstore.compat import TASK_ENDED
-from airflow_provider_cloudstore.exceptions import CloudStoreError, OutcomeUnknownError, PermanentError
+from airflow_provider_cloudstore.exceptions import TASK_ENDED, CloudStoreError, OutcomeUnknownError, PermanentError
 from airflow_provider_cloudstore.protocol.operations import UploadFromUrl
 from airflow_provider_cloudstore.protocol.secrets import redact_url
 

@@ -1,79 +1,80 @@
-"""A call: the loop of its attempts, what each attempt ended with, and its errors."""
+"""A call: the loop of its attempts, and how an attempt becomes the operation's result or an error."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError, TransientServiceError
+from airflow_provider_cloudstore.exceptions import TASK_ENDED, AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
-from airflow_provider_cloudstore.protocol.http import Response, TransportFailure
+from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.reading import Reading, read
 from airflow_provider_cloudstore.protocol.retries import Retries
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
-from airflow_provider_cloudstore.protocol.settings import Settings
+from airflow_provider_cloudstore.protocol.settings import NO_TOKEN, Settings
 from airflow_provider_cloudstore.protocol.signals import Signal
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
-    """A step: send the operation's request, and answer with the settings that it was built with, and its response or failure."""
+class Client(Protocol):
+    """What the loop needs of a client. Each method of an asynchronous client is a coroutine."""
+
+    settings: Settings
+
+    def renew(self, old: Secret) -> Any:
+        """Renew the settings if they still have the old token; return whether they have another token now."""
+
+    def send(self, request: Request) -> Any:
+        """Send a request, and return its :class:`Response` or :class:`TransportFailure`."""
+
+    def pause(self, seconds: float) -> Any:
+        """Sleep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Renew:
-    """A step: renew the client's settings if they still have this token, and answer whether they have another token now."""
+def attempts_of(
+    operation: Operation[T], client: Client, max_attempts: int = 0, permit: Callable[[], Any] | None = None
+) -> Generator[Any, Any, T]:
+    """Make attempts until the operation succeeds or fails. This is the loop of every call, in both clients.
 
-    refused: Secret
+    It yields what the client's methods return, and receives their results: a blocking client hands back what it was given, and an
+    asynchronous client awaits it.
 
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A step: sleep."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The last step: return the operation's result."""
-
-    result: Any
-
-
-Step = Send | Renew | Pause | Done
-
-
-def steps_of(operation: Operation[Any], retries: Retries) -> Generator[Step, Any, None]:
-    """Make attempts until the operation succeeds or fails permanently. This is the loop of every call, in both clients.
-
-    It yields what the client has to do next, and receives the client's answer.
-
-    :raises CloudStoreError: if the call failed permanently, or ran out of attempts or time.
+    :param max_attempts: how many attempts may be made; 0 for what the connection says.
+    :param permit: waits until the next request may be sent.
+    :raises CloudStoreError: if the operation failed, and no attempt is left.
     """
-    has_renewed = False
-    while True:
-        retries.count += 1
-        settings, outcome = yield Send()
-        ended = Attempt(operation, settings, retries.count, retries.in_doubt).interpret(outcome)
-        if not isinstance(ended, CloudStoreError):
-            yield Done(ended)
-            return
-        if isinstance(ended, AuthenticationError) and not has_renewed:
-            has_renewed = yield Renew(settings.access_token)
-            if has_renewed:
-                continue
-        yield Pause(retries.next_pause_or_raise(ended))
+    retries, has_renewed = Retries(client.settings, max_attempts), False
+    attempt, may_be_sent = Attempt(operation, client.settings), False
+    try:
+        yield client.renew(NO_TOKEN)  # a connection with keys has no token before its first call
+        while True:
+            retries.count += 1
+            if permit:
+                yield permit()
+            attempt, may_be_sent = Attempt(operation, client.settings, retries.count, retries.in_doubt), True
+            ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
+            if not isinstance(ended, CloudStoreError):
+                return ended
+            may_be_sent = False
+            if isinstance(ended, AuthenticationError) and not has_renewed:
+                has_renewed = yield client.renew(attempt.settings.access_token)
+                if has_renewed:
+                    continue
+            yield client.pause(retries.next_pause_or_raise(ended))
+    except TASK_ENDED as error:
+        if operation.may_be_repeated:
+            raise
+        raise attempt.lost(TransportFailure(may_be_sent, f"the task ended with {type(error).__name__}")) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[T]):
     """One attempt of an operation.
 
+    :param settings: the settings with which the request was built.
     :param number: how many attempts the call has made, including this one.
     :param in_doubt: whether an earlier attempt may have had an effect.
     """
@@ -83,65 +84,57 @@ class Attempt(Generic[T]):
     number: int = 1
     in_doubt: bool = False
 
-    @property
-    def secrets(self) -> tuple[Secret, ...]:
-        """What no message and no stored value may contain."""
-        return (*self.settings.secrets, *self.operation.secrets)
-
     def interpret(self, outcome: Response | TransportFailure) -> T | CloudStoreError:
         """Return what the attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
             return self.lost(outcome)
-        operation, reading = self.operation, read(outcome, self.settings, self.secrets)
+        operation, reading = self.operation, read(outcome, self.settings, self._secrets)
         found = operation.find(reading)
+        if found:  # a message may repeat a token that is in the response
+            reading = replace(reading, secrets=(*reading.secrets, *operation.secrets_of(found)))
         signal = signals.signal_of(reading, operation, found)
         if signal is None:
             return operation.result(found, reading)
         if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
-        return self._error_of_response(signal, reading, found)
+        return self._error(signal, reading.status_text, reading)
 
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error of a request without a complete response."""
-        signal = signals.IN_DOUBT if failure.sent else signals.UNREACHABLE
-        return self._error(signal, failure.reason, advice=failure.advice)
+        may_be_sent = failure.sent or self.in_doubt
+        return self._error(signals.IN_DOUBT if may_be_sent else signals.UNREACHABLE, failure.reason)
 
-    def _error_of_response(self, signal: Signal, reading: Reading, found: Any) -> CloudStoreError:
-        if found:  # the message may repeat a token that is in the response
-            reading = replace(reading, secrets=(*reading.secrets, *self.operation.secrets_of(found)))
-        message, lacks_token = reading.message, signal is signals.WITHOUT_TOKEN
-        if lacks_token and " " not in message:  # a single word may be a token in an undeclared field
-            message = ""
-        shows_keys = (lacks_token or not message) and not reading.problem and reading.data is not None
-        return self._error(
-            signal,
-            reading.status_text,
-            "; ".join(filter(None, (message, reading.key_names if shows_keys else ""))),
-            status=reading.response.status,
-            message=message,
-            retry_after=reading.response.retry_after,
-        )
+    @property
+    def _secrets(self) -> tuple[Secret, ...]:
+        """What no message and no stored value may contain."""
+        return (*self.settings.secrets, *self.operation.secrets)
 
-    def _error(self, signal: Signal, seen: str, details: str = "", advice: str = "", **more: Any) -> CloudStoreError:
+    def _error(self, signal: Signal, seen: str, reading: Reading | None = None) -> CloudStoreError:
         """Return the error of the attempt.
 
         :param seen: what was seen, such as ``HTTP 404``.
-        :param details: what the service said, without secrets.
-        :param advice: what to do, in place of the signal's advice.
         """
         operation = self.operation
-        kind = signal.error_of(operation)
-        if self.in_doubt and not kind.sent:  # only the last attempt was not sent
-            kind = TransientServiceError
+        kind = operation.error_of(signal)
+        reason = signal.says.format(seen=seen, needs=operation.needs, address=self.settings.address)
+        message, details = _said(reading, signal) if reading else ("", "")
         earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
-        reason = signal.says.format(seen=seen, address=self.settings.address)
-        if details:
-            reason = f"{reason}: {details}".rstrip(". ")
         return kind(
-            redact(reason, self.secrets),
+            redact(f"{reason}: {details}".rstrip(". ") if details else reason, self._secrets),
             operation=operation.name,
-            subject=operation.redacted(self.secrets),
+            subject=operation.redacted(self._secrets),
             attempts=self.number,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), advice or signal.advice or kind.default_advice))),
-            **more,
+            message=message,
+            status=reading.response.status if reading else None,
+            retry_after=reading.response.retry_after if reading else None,
+            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), signal.advice or kind.default_advice))),
         )
+
+
+def _said(reading: Reading, signal: Signal) -> tuple[str, str]:
+    """Return the service's message, and what an error shows of the response: the message, or the names of the body's fields."""
+    message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
+    if lacks_result and " " not in message:  # a single word may be a token in an undeclared field
+        message = ""
+    shows_keys = (lacks_result or not message) and not reading.problem and reading.data is not None
+    return message, "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))

@@ -180,7 +180,7 @@ class Download:
     def lost(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
         kind = exceptions.TransientServiceError if failure.sent else exceptions.ServiceUnreachableError
-        return self._error(kind, f"download host: {failure.reason}", advice=failure.advice)
+        return self._error(kind, f"download host: {failure.reason}")
 
     def result(self, link: DownloadLink, path: str, beginning: bytes) -> DownloadedFile:
         """Return the description of the downloaded file.

@@ -1,4 +1,4 @@
-"""Declares an extra of the connection, and the kinds of extras: how each is written and parsed, and how the form checks it.
+"""Declares an extra of the connection, and parses the extras.
 
 No parser repeats the value in its error, because the value may contain a credential.
 """
@@ -7,45 +7,42 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from airflow_provider_cloudstore.protocol.folder_ids import folder_id_problem
-from airflow_provider_cloudstore.protocol.paths import Condition, Paths
+from airflow_provider_cloudstore.protocol.paths import Condition
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.urls import split_url, url_problem
 
 ROOT = frozenset({"0", "/"})
 """The ids that services use for the root folder; they are always protected."""
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How an extra is written."""
-
-    parse: Callable[[Any], Any]
-    """Returns the parsed value, or raises a ``ValueError`` that says what the value must be."""
-    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
-    """How the connection form checks the field (JSON Schema)."""
+Parse = Callable[[Any], Any]
+"""Returns the value of an extra, or raises a ``ValueError`` that says what the value must be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """The declaration of an extra, which has its default if it is absent, null or empty."""
+    """The declaration of an extra.
+
+    :param default: the value if the extra is absent, null or empty.
+    :param help: what the extra is for; the form shows this text, and the extra's row in the docs begins with it.
+    :param shown_as: the JSON type of its field in the form; ``password`` for a text that may hold a credential.
+    """
 
     default: Any
-    kind: Kind
-    label: str
+    parse: Parse
     help: str
-    """What the extra is for; the form shows this text, and the extra's row in the docs begins with it."""
+    shown_as: str = "string"
 
 
-def declare(default: Any, kind: Kind, label: str, help: str) -> Any:
+def declare(default: Any, parse: Parse, help: str, shown_as: str = "string") -> Any:
     """Return a dataclass field that declares an extra."""
-    shows = kind.schema.get("format") != "password"
-    return field(default_factory=lambda: default, metadata={"extra": Extra(default, kind, label, help)}, repr=shows)
+    metadata = {"extra": Extra(default, parse, help, shown_as)}
+    return field(default_factory=lambda: default, metadata=metadata, repr=shown_as != "password")
 
 
 def extras_of(declaration: type[Any]) -> dict[str, Extra]:
@@ -53,7 +50,7 @@ def extras_of(declaration: type[Any]) -> dict[str, Extra]:
     return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
-def number(lowest: float, highest: float, parse: type[int] | type[float] = float) -> Kind:
+def number(lowest: float, highest: float, parse: type[int] | type[float] = float) -> Parse:
     """A number within bounds; with ``int``, a whole number."""
     kind = "whole number" if parse is int else "number"
 
@@ -64,10 +61,10 @@ def number(lowest: float, highest: float, parse: type[int] | type[float] = float
                 return parsed
         raise ValueError(f"must be a {kind} from {lowest:g} to {highest:g}")
 
-    return Kind(checked, {"type": "integer" if parse is int else "number", "minimum": lowest, "maximum": highest})
+    return checked
 
 
-def choice(*choices: str) -> Kind:
+def choice(*choices: str) -> Parse:
     """One of a few words."""
 
     def parse(value: Any) -> str:
@@ -75,10 +72,10 @@ def choice(*choices: str) -> Kind:
             raise ValueError(f"must be one of {', '.join(choices)}")
         return str(value)
 
-    return Kind(parse)
+    return parse
 
 
-def url_with(placeholder: str) -> Kind:
+def url_with(placeholder: str) -> Parse:
     """A URL that contains a placeholder once. Whether plain http is allowed is checked when the URL is used."""
 
     def parse(value: Any) -> str:
@@ -90,18 +87,20 @@ def url_with(placeholder: str) -> Kind:
             raise ValueError(f"{problem}; an example is https://files.example.com/files/{placeholder}")
         return template
 
-    return Kind(parse)
+    return parse
 
 
-def _flag(value: Any) -> bool:
+def flag(value: Any) -> bool:
+    """True or false, also as text."""
     text = str(value).lower()
     if text not in ("true", "false"):
         raise ValueError("must be true or false")
     return text == "true"
 
 
-def _flag_or_path(value: Any) -> bool | str:
-    return value if isinstance(value, str) and value.lower() not in ("true", "false") else _flag(value)
+def flag_or_path(value: Any) -> bool | str:
+    """True, false, or the path of a file."""
+    return value if isinstance(value, str) and value.lower() not in ("true", "false") else flag(value)
 
 
 def _from_json(value: Any) -> Any:
@@ -111,7 +110,7 @@ def _from_json(value: Any) -> Any:
     return value
 
 
-def _folder_ids(value: Any) -> frozenset[str]:
+def folder_ids(value: Any) -> frozenset[str]:
     """Return the protected ids. A value is an error if it may be meant to protect an id that it does not protect."""
     found = _from_json(value)
     is_list = isinstance(found, list) and all(type(folder_id) in (str, int) for folder_id in found)
@@ -133,14 +132,15 @@ def parse_proxy(value: Any) -> Secret:
     return Secret(parts.geturl())
 
 
-def _conditions(value: Any) -> dict[str, Condition | None]:
+def conditions(value: Any) -> dict[str, Condition | None]:
     """Return one condition for all operations, or a condition for each operation; null stands for the convention."""
     found = _from_json(value)
     given = found if isinstance(found, dict) else {"": value}
     return {key: None if text is None else Condition.parse(text) for key, text in given.items()}
 
 
-def _parameters(value: Any) -> dict[str, str]:
+def parameters(value: Any) -> dict[str, str]:
+    """Return the parameters of every call, as they are sent."""
     value = _from_json(value)
     if not isinstance(value, dict) or not all(type(text) in (str, int) and name for name, text in value.items()):
         raise ValueError('must be a JSON object of texts, such as {"account_id": "158642"}')
@@ -149,29 +149,19 @@ def _parameters(value: Any) -> dict[str, str]:
     return {name: str(text) for name, text in value.items()}
 
 
-def _api_path(value: Any) -> str:
+def api_path(value: Any) -> str:
+    """Return a path with a slash at its beginning alone."""
     if not isinstance(value, str) or not re.fullmatch(r"/?([\w.~-]+(/[\w.~-]+)*)?/?", value, re.ASCII):
         raise ValueError("must be a path, such as /api/v2")
     return f"/{value.strip('/')}".rstrip("/")
 
 
-def _pattern(value: Any) -> re.Pattern[str]:
+def pattern(value: Any) -> re.Pattern[str]:
+    """Return a regular expression without regard to case."""
     try:
-        pattern = re.compile(value, re.IGNORECASE)
+        compiled = re.compile(value, re.IGNORECASE)
     except (re.error, TypeError, OverflowError, RecursionError):
         raise ValueError("must be a regular expression, such as no such (folder|file)") from None
-    if pattern.search(""):
+    if compiled.search(""):
         raise ValueError("matches every message")
-    return pattern
-
-
-_HIDDEN = {"type": "string", "format": "password"}  # the value may contain a credential
-FLAG = Kind(_flag, {"type": "boolean"})
-FLAG_OR_PATH = Kind(_flag_or_path)
-FOLDER_IDS = Kind(_folder_ids)
-PROXY = Kind(parse_proxy, _HIDDEN)
-API_PATH = Kind(_api_path)
-PARAMETERS = Kind(_parameters, _HIDDEN)
-PATHS = Kind(Paths.parse)
-CONDITIONS = Kind(_conditions)
-PATTERN = Kind(_pattern)
+    return compiled

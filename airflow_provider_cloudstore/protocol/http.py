@@ -64,9 +64,7 @@ class TransportFailure:
 
     :param sent: whether the request may have been sent.
     :param reason: a short reason, such as ``connection refused``; never text of the service or a library, which may hold secrets.
-    :param advice: what to do.
     """
 
     sent: bool
     reason: str
-    advice: str = ""

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError, InvalidInputError
-from airflow_provider_cloudstore.protocol import extraction, guards, signals
+from airflow_provider_cloudstore.protocol import extraction, guards
 from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
@@ -49,12 +49,8 @@ class Operation(Generic[T]):
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
     """Whether the subject must already exist, so that ``not_found_pattern`` applies; an upload creates its subject."""
-    without_result: Signal | None = None
-    """The signal of a response that reports no error, but lacks what :meth:`find` looks for; None if that is a success."""
-    not_yet: Signal | None = None
-    """The signal of such a response if it says that the subject is not ready; None if that says nothing."""
-    token_refused: Signal = signals.TOKEN_REFUSED
-    """The signal that the service refuses the token."""
+    needs: str = ""
+    """What a response must contain to be a success, such as ``token``: :meth:`find` looks for it. Empty if there is no need."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the signal follows."""
 
@@ -90,6 +86,10 @@ class Operation(Generic[T]):
             return Request(self.method, f"{url}?{encoded}" if encoded else url, headers)
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return Request(self.method, url, headers, encoded.encode("ascii"))
+
+    def error_of(self, signal: Signal) -> type[CloudStoreError]:
+        """Return the class of the error that a signal is for this operation."""
+        return signal.unsafe if signal.unsafe and not self.may_be_repeated else signal.error
 
     def find(self, reading: Reading) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
@@ -203,7 +203,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         super().__init__(settings, url, others=parameters)
         self.may_be_repeated = retry_unknown_outcome
-        self.without_result = signals.WITHOUT_FILE_ID if settings.needs_file_id else None
+        self.needs = "file id at the path in extra 'file_id_path'" if settings.needs_file_id else ""
 
     def find(self, reading: Reading) -> str | None:
         """Return the file's id."""
@@ -222,7 +222,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = True
-    without_result, not_yet = signals.WITHOUT_TOKEN, signals.NOT_YET
+    needs = "token"
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlunsplit
@@ -38,7 +39,7 @@ def parse_connection(connection: Any, extra: Mapping[str, Any], conn_id: str = "
     warnings = _check_names(extra)
     given = {name: value for name, value in extra.items() if value not in (None, "")}
     known = SERVICES[_parse("service", given.get("service", API_V2))]
-    service, options = Service(**_parse_all(Service, known | given)), _parse_all(Settings, given)
+    service, options = replace(known, **_parse_all(Service, given)), _parse_all(Settings, given)
     calls = [operation.key for operation in OPERATIONS]
     if wrong := service.success_when.keys() - {"", *calls}:
         raise ConfigurationError(f"extra 'success_when' must have only the keys {', '.join(calls)}, not {', '.join(wrong)}")
@@ -115,6 +116,6 @@ def _parse_all(declaration: type[Any], extra: Mapping[str, Any]) -> dict[str, An
 
 def _parse(name: str, value: Any) -> Any:
     try:
-        return EXTRAS[name].kind.parse(value)
+        return EXTRAS[name].parse(value)
     except ValueError as problem:
         raise ConfigurationError(f"extra '{name}' of the connection {problem}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_cloudstore.protocol import convention, extras
 from airflow_provider_cloudstore.protocol.extras import declare
@@ -21,54 +20,41 @@ IN_DOCUMENT, IN_HEADER, IN_PARAMETER = TOKEN_PLACES = ("document", "header", "pa
 class Service:
     """The declaration of a service. The defaults follow the API document, and the convention where the document says nothing."""
 
-    api_path: str = declare(
-        "/cloud/api/v2", extras.API_PATH, "API path", "The path of the calls below the base URL, such as /api/v2."
-    )
+    api_path: str = declare("/cloud/api/v2", extras.api_path, "The path of the calls below the base URL, such as /api/v2.")
     token_in: str = declare(
         IN_DOCUMENT,
         extras.choice(*TOKEN_PLACES),
-        "Token in",
         "Where the token goes: document (POST: header, GET: query), header, or parameter (form or query).",
     )
     parameters: Mapping[str, str] = declare(
-        {}, extras.PARAMETERS, "Parameters", "Parameters that are added to every call: a JSON object."
+        {}, extras.parameters, "Parameters that are added to every call: a JSON object.", "password"
     )
-    authorize: bool = declare(False, extras.FLAG, "Authorize", "Get the token from POST /authorize, with login and password.")
+    authorize: bool = declare(False, extras.flag, "Get the token from POST /authorize, with login and password.", "boolean")
     success_when: Mapping[str, Condition | None] = declare(
         {},
-        extras.CONDITIONS,
-        "Success when",
+        extras.conditions,
         "The condition that a 2xx response must meet to be a success. An object can hold one condition per call.",
     )
-    message_path: Paths = declare(convention.MESSAGE, extras.PATHS, "Message path", "The path of the message in an error.")
-    file_id_path: Paths = declare(
-        convention.FILE_ID, extras.PATHS, "File id path", "The path of the file's id in an upload's response."
-    )
-    token_path: Paths = declare(
-        convention.TOKEN, extras.PATHS, "Token path", "The path of the download token in a link's response."
-    )
-    download_url_path: Paths = declare(
-        convention.DOWNLOAD_URL, extras.PATHS, "Download URL path", "The path of the download URL in a link's response."
-    )
+    message_path: Paths = declare(convention.MESSAGE, Paths.parse, "The path of the message in an error.")
+    file_id_path: Paths = declare(convention.FILE_ID, Paths.parse, "The path of the file's id in an upload's response.")
+    token_path: Paths = declare(convention.TOKEN, Paths.parse, "The path of the download token in a link's response.")
+    download_url_path: Paths = declare(convention.DOWNLOAD_URL, Paths.parse, "The path of the download URL in a link's response.")
     expires_path: Paths = declare(
-        convention.EXPIRY, extras.PATHS, "Expiry path", "The path of the token's expiry in a link's response: a date, or seconds."
+        convention.EXPIRY, Paths.parse, "The path of the token's expiry in a link's response: a date, or seconds."
     )
     not_found_pattern: re.Pattern[str] | None = declare(
         None,
-        extras.PATTERN,
-        "Not-found pattern",
+        extras.pattern,
         'A case-insensitive regular expression. Errors that match count as "not found".',
     )
     token_refused_pattern: re.Pattern[str] = declare(
         convention.TOKEN_REFUSED,
-        extras.PATTERN,
-        "Token-refused pattern",
+        extras.pattern,
         "A case-insensitive regular expression. Errors that match count as HTTP 401.",
     )
     download_url: str = declare(
         "",
         extras.url_with("{token}"),
-        "Download URL",
         "The URL to download from if responses have none, with {token} in the token's place.",
     )
 
@@ -78,20 +64,21 @@ class Service:
 
 
 API_V2 = "api-v2"
-SERVICES: dict[str, dict[str, Any]] = {
-    API_V2: {},
+SERVICES = {
+    API_V2: Service(),
     # Sites that run the YetiShare software. The values come from public API pages, clients and servers; no site was called.
-    "yetishare": {
-        "api_path": "/api/v2",
-        "token_in": IN_PARAMETER,
-        "authorize": True,
-        "success_when": {"": "_status=success|status=success", "upload": None},  # the answer to an upload is not known
-        "message_path": "response|message|0",
-        "download_url_path": "data.download_url",
-        "not_found_pattern": "could not find (file|folder) based on",
-        "token_refused_pattern": (
+    "yetishare": Service(
+        api_path="/api/v2",
+        token_in=IN_PARAMETER,
+        authorize=True,
+        # The answer to an upload is not known.
+        success_when=extras.conditions({"": "_status=success|status=success", "upload": None}),
+        message_path=Paths.parse("response|message|0"),
+        download_url_path=Paths.parse("data.download_url"),
+        not_found_pattern=extras.pattern("could not find (file|folder) based on"),
+        token_refused_pattern=extras.pattern(
             "could not (validate access_token|authenticate user)|access token expired|please provide (key|access|account)"
         ),
-    },
+    ),
 }
-"""The known services, by the name that extra ``service`` takes, with the extras that a connection would have to declare."""
+"""The known services, by the name that extra ``service`` takes."""

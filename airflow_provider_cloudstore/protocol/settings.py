@@ -36,20 +36,17 @@ class Settings:
     """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""
     conn_id: str = ""
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    timeout: float = declare(
-        30, extras.number(0.001, 86_400), "Timeout (seconds)", "Seconds to connect, and to receive the response."
-    )
-    max_attempts: int = declare(4, extras.number(1, 86_400, int), "Attempts", "Maximum requests per call.")
-    verify: bool | str = declare(True, extras.FLAG_OR_PATH, "Verify TLS", "Verify TLS: true, false, or the path of a CA bundle.")
-    proxy: Secret | None = declare(None, extras.PROXY, "Proxy", "URL of a proxy, with credentials percent-encoded.")
-    allow_http: bool = declare(False, extras.FLAG, "Allow plain http", "Allow http to other machines, which exposes the token.")
+    timeout: float = declare(30, extras.number(0.001, 86_400), "Seconds to connect, and to receive the response.", "number")
+    max_attempts: int = declare(4, extras.number(1, 86_400, int), "Maximum requests per call.", "integer")
+    verify: bool | str = declare(True, extras.flag_or_path, "Verify TLS: true, false, or the path of a CA bundle.")
+    proxy: Secret | None = declare(None, extras.parse_proxy, "URL of a proxy, with credentials percent-encoded.", "password")
+    allow_http: bool = declare(False, extras.flag, "Allow http to other machines, which exposes the token.", "boolean")
     protected_folder_ids: frozenset[str] = declare(
-        extras.ROOT, extras.FOLDER_IDS, "Protected folder ids", 'Ids that are never deleted, as a JSON list: ["archive"].'
+        extras.ROOT, extras.folder_ids, 'Ids that are never deleted, as a JSON list: ["archive"].'
     )
     file_page_url: str = declare(
         "",
         extras.url_with("{file_id}"),
-        "File page URL",
         "URL of a file's page, with {file_id} in the id's place. Airflow's UI links to it as File.",
     )
 
@@ -73,7 +70,7 @@ class Settings:
 
 
 EXTRAS: dict[str, Extra] = {
-    "service": Extra(API_V2, extras.choice(*SERVICES), "Service", f"The set of defaults: {' or '.join(SERVICES)}."),
+    "service": Extra(API_V2, extras.choice(*SERVICES), f"The set of defaults: {' or '.join(SERVICES)}."),
     **extras.extras_of(Service),
     **extras.extras_of(Settings),
 }

@@ -24,19 +24,15 @@ class Signal:
 
     :param error: the class of the error, which declares its consequences and what to do about it.
     :param unsafe: the class for an operation that must not be repeated, such as an upload; by default, the same.
-    :param says: the reason, in which ``{seen}`` stands for what was seen. It names the connection and its ``{address}`` if these
-        may be wrong.
-    :param advice: what to do, if the class has other signals.
+    :param says: the reason, in which ``{seen}`` stands for what was seen, and ``{needs}`` for what the operation needs. It names
+        the connection and its ``{address}`` if these may be wrong.
+    :param advice: what to do, in place of the advice of the class.
     """
 
     error: type[CloudStoreError]
     unsafe: type[CloudStoreError] | None = None
     says: str = "{seen}"
     advice: str = ""
-
-    def error_of(self, operation: Operation[Any]) -> type[CloudStoreError]:
-        """Return the class of the error of an operation."""
-        return self.unsafe if self.unsafe and not operation.may_be_repeated else self.error
 
 
 _UNKNOWN = exceptions.OutcomeUnknownError
@@ -50,11 +46,8 @@ IN_DOUBT = Signal(exceptions.TransientServiceError, _UNKNOWN)
 
 # Errors of the service.
 LIMITED = Signal(exceptions.RateLimitError)
-TOKEN_REFUSED = Signal(exceptions.AuthenticationError, says="{seen}: the service refused the access token ({address})")
-KEYS_REFUSED = Signal(
-    exceptions.ConfigurationError,  # permanent, because an account may lock itself
-    says="{seen}: the service gave no access token for the connection's login and password ({address})",
-    advice="Set the login to the first key of the account, and the password to the second.",
+TOKEN_REFUSED = Signal(
+    exceptions.AuthenticationError, says="{seen}: the service refused the connection's credentials ({address})"
 )
 FORBIDDEN = Signal(exceptions.PermissionDeniedError, says=_AT_ADDRESS)
 MISSING = Signal(exceptions.NotFoundError)
@@ -79,14 +72,8 @@ REDIRECT = Signal(
 NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _UNKNOWN, _AT_ADDRESS, _CHECK_HOST)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, says="{seen}: the file is not ready yet")
-WITHOUT_TOKEN = Signal(
-    exceptions.InvalidResponseError, says="{seen}, but the response contains no token ({address})", advice=_CHECK_HOST
-)
-WITHOUT_FILE_ID = Signal(
-    exceptions.InvalidResponseError,
-    _UNKNOWN,
-    "{seen}, but the response has no file id at the path in extra 'file_id_path'",
-    "If the file arrived, correct that path.",
+WITHOUT_RESULT = Signal(
+    exceptions.InvalidResponseError, _UNKNOWN, "{seen}, but the response has no {needs} ({address})", _CHECK_HOST
 )
 ERROR_WITH_ID = Signal(
     _UNKNOWN,
@@ -123,7 +110,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
         signal: Signal | None = _of_error(reading)
     else:
         signal = NOT_A_RESPONSE if reading.problem else _of_2xx(reading, operation, found)
-    if signal is None or signal.error_of(operation) is exceptions.OutcomeUnknownError:
+    if signal is None or operation.error_of(signal) is exceptions.OutcomeUnknownError:
         return signal  # no pattern says that an upload in doubt had no effect
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
@@ -133,7 +120,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
         signal = MISSING
     elif signal is MISSING and (not_found or not isinstance(reading.data, dict)):
         signal = NO_SUCH_PATH
-    return operation.token_refused if signal is TOKEN_REFUSED else signal
+    return signal
 
 
 def _of_error(reading: Reading) -> Signal:
@@ -146,11 +133,11 @@ def _of_error(reading: Reading) -> Signal:
 
 def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
     """Apply rules 2 to 7."""
-    without_result = operation.without_result if found is None else None
-    if without_result and operation.not_yet and (reading.response.status == 202 or convention.is_pending(reading.data)):
-        return operation.not_yet  # rule 2
+    lacks_result = bool(operation.needs) and found is None
+    if lacks_result and operation.subject_must_exist and (reading.response.status == 202 or convention.is_pending(reading.data)):
+        return NOT_YET  # rule 2
     if not _reports_error(reading, operation, found):
-        return without_result  # a success, or rule 7
+        return WITHOUT_RESULT if lacks_result else None  # rule 7, or a success
     if found is not None and not operation.may_be_repeated:
         return ERROR_WITH_ID  # rule 3
     if any(map(convention.INTERNAL_ERROR.search, reading.texts)):

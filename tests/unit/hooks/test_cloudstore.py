@@ -13,8 +13,8 @@ import pytest
 import requests_mock
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import TASK_ENDED
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
+from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.hooks import connection
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
@@ -155,7 +155,12 @@ WORKS = "The connection works: the service accepts the token"
             False,
             r"^connection test: HTTP 404.*\nThis does not say that .* is missing.* Check that the connection's host",
         ),
-        ({"status_code": 401}, {}, False, r"refused the access token \(at https://files.example.com\)(.|\n)*password"),
+        (
+            {"status_code": 401},
+            {},
+            False,
+            r"refused the connection's credentials \(at https://files.example.com\)(.|\n)*password",
+        ),
         (
             {"status_code": 404, "json": {"error": "no such file"}},
             {"owner": "me"},

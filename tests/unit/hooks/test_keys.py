@@ -87,20 +87,23 @@ def test_a_token_that_is_refused_for_ever_ends_the_call_after_a_new_one(site: Em
 
 def test_wrong_keys_are_tried_once_by_a_call_and_are_permanent(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CLOUDSTORE_DEFAULT", json.dumps(json.loads(site.connection) | {"password": "w" * 64}))
-    with CloudStoreHook() as hook, pytest.raises(exceptions.ConfigurationError, match="gave no access token") as failed:
+    with (
+        CloudStoreHook() as hook,
+        pytest.raises(exceptions.ConfigurationError, match="refused the connection's credentials") as failed,
+    ):
         hook.upload_from_url("https://example.com/a")
     assert "w" * 64 not in str(failed.value)
     assert asked(site) == 1
     works, message = CloudStoreHook().test_connection()
     assert not works
-    assert "login and password" in message
+    assert "Set the connection's login to the first key" in message
 
 
 def test_an_account_that_is_not_ready_yet_is_no_connection_that_works(site: Emulator) -> None:
     site.fault("status", status=200, body='{"_status": "success", "state": "pending"}', operation="authorize", times=1)
     works, message = CloudStoreHook().test_connection()
     assert not works
-    assert "the response contains no token" in message
+    assert "the response has no access token" in message
 
 
 def test_a_task_that_ends_while_it_asks_for_a_token_has_sent_no_upload(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from tests.support import connected, response, result_of
 def test_every_field_is_an_extra_of_the_same_name_that_wins_over_the_row() -> None:
     assert {one.name for one in dataclasses.fields(Service)} <= EXTRAS.keys()
     for name, row in SERVICES.items():
-        assert (known := connected({"service": name})) == connected(row)
+        assert (known := connected({"service": name})).service == row
         assert connected({"service": name, "api_path": "x/"}).service == dataclasses.replace(known.service, api_path="/x")
 
 
