@@ -16,7 +16,7 @@ from airflow_provider_cloudstore.results import Json
 
 PAGE_TYPES = ("text/html", "application/xhtml")
 _MAX_MESSAGE_LENGTH = 300
-_MAX_LEVELS = 64  # whoever walks deeper would exceed Python's recursion limit
+_MAX_LEVELS = 32  # whoever walks deeper would exceed Python's recursion limit
 _json = json.JSONDecoder(strict=False)  # careless services send raw line breaks inside strings
 
 
@@ -85,15 +85,15 @@ class Reading:
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern matches one of the service's texts, or the whole body if it is the connection's own.
+        """Whether a pattern matches the body, or only the texts of the service if it is the built-in pattern.
 
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
         status = self.response.status
         if not pattern or self.problem or self.data is None or status == 408 or 500 <= status <= 599:
             return False
-        body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, (*self.texts, *(() if pattern is convention.TOKEN_REFUSED else body))))
+        body = [self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)]
+        return any(map(pattern.search, self.texts if pattern is convention.TOKEN_REFUSED else self.texts + body))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""

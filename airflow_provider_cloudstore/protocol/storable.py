@@ -17,7 +17,6 @@ from airflow_provider_cloudstore.results import Json
 
 MAX_BYTES = 32 * 1024
 """The maximum size of a value as JSON; the task state store of Airflow 3.3 takes 64 KiB."""
-_MAX_LEVELS = 32
 _OMITTED = "(omitted: the response is too large to store)"
 _INTEGERS = range(-(2**63), 2**63)
 _EXACT = 2.0**53  # PostgreSQL returns a larger float as an integer that is not equal to it
@@ -29,29 +28,27 @@ def storable(value: Any, clean: Callable[[str], str] = str, *, max_bytes: float 
 
     A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, and a key that begins with ``__`` is
     prefixed with ``key``. A text is masked if its key, or a key above it, is the name of a credential. A note replaces a value
-    that is too large, and whatever is nested more than 32 levels deep.
+    that is too large.
 
-    :param value: parsed JSON.
+    :param value: parsed JSON, which ``reading.py`` does not let be nested too deeply.
     :param clean: removes secrets from a string, a key or a number.
     :param max_bytes: the maximum size as JSON.
     """
-    stored = _stored(value, clean, _MAX_LEVELS, is_credential=False)
+    stored = _stored(value, clean, is_credential=False)
     return stored if len(json.dumps(stored)) <= max_bytes else _OMITTED
 
 
-def _stored(value: Any, clean: Callable[[str], str], levels: int, *, is_credential: bool) -> Json:
+def _stored(value: Any, clean: Callable[[str], str], *, is_credential: bool) -> Json:
     if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and _is_exact(value, clean)):
         return value
     if isinstance(value, (int, float)):
         value = json.dumps(value)
-    elif not levels and isinstance(value, (list, dict)):
-        value = _OMITTED
     if isinstance(value, str):
         return MASK if is_credential and not is_word(value) else _text(value, clean)
     if isinstance(value, list):
-        return [_stored(item, clean, levels - 1, is_credential=is_credential) for item in value]
+        return [_stored(item, clean, is_credential=is_credential) for item in value]
     return {
-        _key(name, clean): _stored(item, clean, levels - 1, is_credential=is_credential or is_credential_name(name))
+        _key(name, clean): _stored(item, clean, is_credential=is_credential or is_credential_name(name))
         for name, item in value.items()
     }
 

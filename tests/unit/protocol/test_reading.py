@@ -49,8 +49,8 @@ WEB_PAGE = "a web page in place of the service's response"
     [
         (b" " * (MAX_BODY_BYTES + 1), {}, TOO_LARGE),
         *[(raw, {}, BROKEN_JSON) for raw in (b"{broken", b'{"a": ', b"[", b"[" * 100_000, b'{"a": 1} extra')],
-        (b'{"error":' + b"[" * 64 + b"]" * 64 + b"}", {}, TOO_DEEP),
-        (b"[" * 64 + b"]" * 64, {}, ""),
+        (b'{"error":' + b"[" * 32 + b"]" * 32 + b"}", {}, TOO_DEEP),
+        (b"[" * 32 + b"]" * 32, {}, ""),
         (b"<!DOCTYPE html><p>Sign in", {}, WEB_PAGE),
         (b"\xef\xbb\xbf<html>", {}, WEB_PAGE),
         (b"Sign in", {"content_type": "text/HTML; charset=utf-8"}, WEB_PAGE),

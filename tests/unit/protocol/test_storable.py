@@ -91,11 +91,3 @@ def test_other_fields_are_kept() -> None:
 def test_what_is_too_large_is_left_out_and_says_so() -> None:
     for large in ["x" * 10**6, "\u20ac" * 10_000, {str(number): number for number in range(10**4)}]:
         assert storable({"file_id": "f1", "data": large}) == "(omitted: the response is too large to store)"
-
-
-def test_thirty_two_levels_are_stored_and_no_more() -> None:
-    def nested(levels: int) -> Any:
-        return [nested(levels - 1)] if levels else 1
-
-    assert storable(nested(32)) == nested(32)
-    assert storable(nested(33)) != nested(33)
