@@ -24,7 +24,7 @@ from airflow_provider_cloudstore.clients.reasons import causes_of, failure_in_do
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
 from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.call import attempts_of
+from airflow_provider_cloudstore.protocol.call import Attempt, attempts_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -69,18 +69,19 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 
         :param max_attempts: how many attempts may be made; 0 for what the connection says.
 
-        :raises OutcomeUnknownError: if Airflow ends the task while an operation that must not be repeated is sent.
-        :raises ServiceUnreachableError: if Airflow ends the task before such an operation is sent.
+        :raises OutcomeUnknownError: also if Airflow ends the task during a call that must not be repeated.
         """
         attempts, answer = attempts_of(operation, self, max_attempts), None
         try:
             while True:
                 answer = attempts.send(answer)
-        except TASK_ENDED as ended:
-            attempts.throw(ended)  # the loop may not have seen it
-            raise
         except StopIteration as done:
             return cast("T", done.value)
+        except TASK_ENDED as ended:
+            if operation.may_be_repeated:
+                raise
+            failure = TransportFailure(sent=True, reason=f"the task ended with {type(ended).__name__}")
+            raise Attempt(operation, self.settings).lost(failure) from None
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
@@ -183,8 +184,7 @@ def _prepare(request: Request) -> requests.PreparedRequest:
     """Prepare a request with its URL exactly as encoded, because requests' own preparation would normalize it."""
     prepared = requests.PreparedRequest()
     prepared.method, prepared.url = request.method, request.url
-    # http.client encodes headers in Latin-1; this makes it send a token's characters in UTF-8, as aiohttp does.
-    prepared.headers = CaseInsensitiveDict((name, value.encode().decode("latin-1")) for name, value in request.headers.items())
+    prepared.headers = CaseInsensitiveDict(request.headers)
     if request.body is not None:
         prepared.body = request.body.decode("ascii")  # text, like a form encoded by requests, because mocks compare it
         prepared.headers["Content-Length"] = str(len(request.body))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_provider_cloudstore.exceptions import TASK_ENDED, AuthenticationError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -47,27 +47,20 @@ def attempts_of(
     :raises CloudStoreError: if the operation failed, and no attempt is left.
     """
     retries, has_renewed = Retries(client.settings, max_attempts), False
-    attempt, may_be_sent = Attempt(operation, client.settings), False
-    try:
-        yield client.renew(NO_TOKEN)  # a connection with keys has no token before its first call
-        while True:
-            retries.count += 1
-            if permit:
-                yield permit()
-            attempt, may_be_sent = Attempt(operation, client.settings, retries.count, retries.in_doubt), True
-            ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
-            if not isinstance(ended, CloudStoreError):
-                return ended
-            may_be_sent = False
-            if isinstance(ended, AuthenticationError) and not has_renewed:
-                has_renewed = yield client.renew(attempt.settings.access_token)
-                if has_renewed:
-                    continue
-            yield client.pause(retries.next_pause_or_raise(ended))
-    except TASK_ENDED as error:
-        if operation.may_be_repeated:
-            raise
-        raise attempt.lost(TransportFailure(may_be_sent, f"the task ended with {type(error).__name__}")) from None
+    yield client.renew(NO_TOKEN)  # a connection with keys has no token before its first call
+    while True:
+        retries.count += 1
+        if permit:
+            yield permit()
+        attempt = Attempt(operation, client.settings, retries.count, retries.in_doubt)
+        ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
+        if not isinstance(ended, CloudStoreError):
+            return ended
+        if isinstance(ended, AuthenticationError) and not has_renewed:
+            has_renewed = yield client.renew(attempt.settings.access_token)
+            if has_renewed:
+                continue
+        yield client.pause(retries.next_pause_or_raise(ended))
 
 
 @dataclass(frozen=True, slots=True)

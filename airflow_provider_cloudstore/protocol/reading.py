@@ -90,7 +90,7 @@ class Reading:
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
         status = self.response.status
-        if not pattern or self.problem or self.data is None or status == 408 or 500 <= status <= 599:
+        if not pattern or self.problem or self.data is None or 500 <= status <= 599:
             return False
         body = [self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)]
         return any(map(pattern.search, self.texts if pattern is convention.TOKEN_REFUSED else self.texts + body))

@@ -73,7 +73,7 @@ SERVICES = {
         authorize=True,
         # The answer to an upload is not known.
         success_when=extras.conditions({"": "_status=success|status=success", "upload": None}),
-        message_path=Paths.parse("response|message|0"),
+        message_path=Paths.parse("response|0"),
         download_url_path=Paths.parse("data.download_url"),
         not_found_pattern=extras.pattern("could not find (file|folder) based on"),
         token_refused_pattern=extras.pattern(

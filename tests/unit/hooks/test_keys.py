@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cloudstore import exceptions
-from airflow_provider_cloudstore.compat import AirflowTaskTerminated
 from airflow_provider_cloudstore.emulator.runner import Emulator
 from airflow_provider_cloudstore.hooks.cloudstore import CloudStoreAsyncHook, CloudStoreHook
 from airflow_provider_cloudstore.operators.cloudstore import RemoteUrlBatchUploadOperator
 from tests.support import context
-from tests.unit.operators.tries import Store, Task
 
 
 @pytest.fixture
@@ -104,17 +102,6 @@ def test_an_account_that_is_not_ready_yet_is_no_connection_that_works(site: Emul
     works, message = CloudStoreHook().test_connection()
     assert not works
     assert "the response has no access token" in message
-
-
-def test_a_task_that_ends_while_it_asks_for_a_token_has_sent_no_upload(site: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: object) -> None:
-        raise AirflowTaskTerminated
-
-    task = Task(Store())
-    monkeypatch.setattr("airflow_provider_cloudstore.hooks.cloudstore.exchange_keys", end)
-    with pytest.raises(exceptions.ServiceUnreachableError):
-        task.attempt()
-    assert task.store.values == {}
 
 
 def test_threads_that_are_refused_together_ask_for_one_token(site: Emulator) -> None:
