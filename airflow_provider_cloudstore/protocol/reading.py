@@ -85,15 +85,15 @@ class Reading:
         return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern matches the body, or only the texts of the service if it is the built-in pattern.
+        """Whether a pattern matches the body: as it came, as JSON without escapes, or one of the service's texts.
 
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
         status = self.response.status
         if not pattern or self.problem or self.data is None or 500 <= status <= 599:
             return False
-        body = [self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)]
-        return any(map(pattern.search, self.texts if pattern is convention.TOKEN_REFUSED else self.texts + body))
+        body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
+        return any(map(pattern.search, (*body, *self.texts)))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
