@@ -1,4 +1,4 @@
-"""The provider metadata that Airflow reads, and the names that DAG parsing needs; importing it costs next to nothing."""
+"""The provider metadata that Airflow reads, and the names that DAG parsing needs; importing it is fast."""
 
 from __future__ import annotations
 

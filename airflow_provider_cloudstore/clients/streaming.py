@@ -25,7 +25,7 @@ def stream(
 
     :param client: its connection's timeout limits the wait for each response and for each piece of its body.
     :param file: an empty local file, open for writing and reading.
-    :param create_link: creates a link; its errors are not retried.
+    :param create_link: creates a link; its errors end the download, because the call has already retried them.
     """
     while True:
         link = create_link(download.file_id)

@@ -77,7 +77,7 @@ class Answer:
             return {"token_path": result.token, "download_url_path": result.url_with_token, "expires_path": result.expires_at}
         if self.reading.problem:
             return {}
-        service, data, words = self.settings.service, self.reading.data, self.reading.words
+        service, data, words = self.settings.service, self.reading.data, next(iter(self.reading.texts), "")
         lacks_result = isinstance(self.error, (exceptions.InvalidResponseError, exceptions.OutcomeUnknownError))
         sought = _SOUGHT.get(self.name, []) if lacks_result else []
         missing = {extra: None for extra in sought if not any(getattr(service, extra).values_in(data))}

@@ -72,7 +72,7 @@ class CloudStoreOperator(BaseOperator):
         With ``render_template_as_native_obj=True``, Airflow evaluates text as a Python literal, and would turn the id ``2025_01``
         into 202501. A value that is not text, such as a number or a list that an upstream task returned, stays unchanged.
         """
-        if not isinstance(content, str) or id(content) in (seen_oids or ()):  # upstream tasks returned the seen objects
+        if not isinstance(content, str) or id(content) in (seen_oids or ()):  # what an upstream task returned is not rendered
             return super().render_template(content, context, jinja_env, seen_oids)
         # `+` uses the value of a member of a string enumeration; an f-string would use its name.
         return super().render_template(_NOT_A_LITERAL + content, context, jinja_env, seen_oids).removeprefix(_NOT_A_LITERAL)

@@ -109,8 +109,8 @@ class Attempt(Generic[T]):
         """
         operation = self.operation
         kind = operation.error_of(signal)
-        reason = signal.says.format(seen=seen, needs=operation.needs, address=self.settings.address)
-        message, details = _said(reading, signal) if reading else ("", "")
+        reason = signal.reason.format(seen=seen, needs=operation.needs, address=self.settings.address)
+        message, details = _message_and_details(reading, signal) if reading else ("", "")
         earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
         return kind(
             redact(f"{reason}: {details}".rstrip(". ") if details else reason, self._secrets),
@@ -124,7 +124,7 @@ class Attempt(Generic[T]):
         )
 
 
-def _said(reading: Reading, signal: Signal) -> tuple[str, str]:
+def _message_and_details(reading: Reading, signal: Signal) -> tuple[str, str]:
     """Return the service's message, and what an error shows of the response: the message, or the names of the body's fields."""
     message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
     if lacks_result and " " not in message:  # a single word may be a token in an undeclared field

@@ -75,14 +75,9 @@ class Reading:
         return [" ".join(text.split()) for text in texts if text.strip()]
 
     @property
-    def words(self) -> str:
-        """The first of the texts; empty if there is none."""
-        return next(iter(self.texts), "")
-
-    @property
     def message(self) -> str:
-        """The words for an error message: without secrets, and then cut, because half a secret would not be recognized."""
-        return self.redacted(self.words)[:_MAX_MESSAGE_LENGTH]
+        """The first of the texts, for an error: without secrets, and then cut, because half a secret would not be recognized."""
+        return self.redacted(next(iter(self.texts), ""))[:_MAX_MESSAGE_LENGTH]
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
         """Whether a pattern matches the body: as it came, as JSON without escapes, or one of the service's texts.

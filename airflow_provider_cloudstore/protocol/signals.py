@@ -1,7 +1,7 @@
 """Decides what an attempt means, in two steps.
 
-First which signal it is: :func:`signal_of` says it of a response, and the clients say it of a request without a response. Then
-which error that is: each signal is a row of the table in docs/operate/retries.md.
+First which signal it is: :func:`signal_of` finds it in a response; without a response, it is ``IN_DOUBT`` or ``UNREACHABLE``.
+Then which error that is: each signal is a row of the table in docs/operate/retries.md.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Signal:
 
     :param error: the class of the error, which declares its consequences and what to do about it.
     :param unsafe: the class for an operation that must not be repeated, such as an upload; by default, the same.
-    :param says: the reason, in which ``{seen}`` stands for what was seen, and ``{needs}`` for what the operation needs. It names
+    :param reason: what happened; ``{seen}`` stands for what was seen, and ``{needs}`` for what the operation needs. It names
         the connection and its ``{address}`` if these may be wrong.
     :param advice: what to do, in place of the advice of the class.
     """
 
     error: type[CloudStoreError]
     unsafe: type[CloudStoreError] | None = None
-    says: str = "{seen}"
+    reason: str = "{seen}"
     advice: str = ""
 
 
@@ -40,21 +40,21 @@ _AT_ADDRESS = "{seen} ({address})"
 _CHECK_HOST = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 # Requests without a complete response.
-UNREACHABLE = Signal(exceptions.ServiceUnreachableError, says=_AT_ADDRESS)
+UNREACHABLE = Signal(exceptions.ServiceUnreachableError, reason=_AT_ADDRESS)
 IN_DOUBT = Signal(exceptions.TransientServiceError, _UNKNOWN)
 """The request may have been carried out; so it is after HTTP 408, most 5xx, and "internal error" in a 2xx."""
 
 # Errors of the service.
 LIMITED = Signal(exceptions.RateLimitError)
 TOKEN_REFUSED = Signal(
-    exceptions.AuthenticationError, says="{seen}: the service refused the connection's credentials ({address})"
+    exceptions.AuthenticationError, reason="{seen}: the service refused the connection's credentials ({address})"
 )
-FORBIDDEN = Signal(exceptions.PermissionDeniedError, says=_AT_ADDRESS)
+FORBIDDEN = Signal(exceptions.PermissionDeniedError, reason=_AT_ADDRESS)
 MISSING = Signal(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
 NO_SUCH_PATH = Signal(
     exceptions.RequestRejectedError,
-    says=_AT_ADDRESS,
+    reason=_AT_ADDRESS,
     advice="This does not say that the folder or file is missing: it may be a front end's. Check that the connection's host is "
     "the base URL, and that extra 'api_path' is the path of the calls below that URL. If the response does mean that, extra "
     "'not_found_pattern' must match it.",
@@ -64,23 +64,23 @@ REJECTED = Signal(exceptions.RequestRejectedError)
 BAD_REQUEST = Signal(exceptions.BadRequestError)
 REDIRECT = Signal(
     exceptions.BadRequestError,
-    says="{seen}, a redirect ({address})",
+    reason="{seen}, a redirect ({address})",
     advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
 )
 
 # Responses with HTTP 2xx that are not a success.
 NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _UNKNOWN, _AT_ADDRESS, _CHECK_HOST)
 """The response cannot come from the service itself; it is a web page, for example."""
-NOT_YET = Signal(exceptions.NotFoundError, says="{seen}: the file is not ready yet")
+NOT_YET = Signal(exceptions.NotFoundError, reason="{seen}: the file is not ready yet")
 WITHOUT_RESULT = Signal(
     exceptions.InvalidResponseError, _UNKNOWN, "{seen}, but the response has no {needs} ({address})", _CHECK_HOST
 )
 ERROR_WITH_ID = Signal(
     _UNKNOWN,
-    says="{seen}, and the service reports an error beside the file's id",
+    reason="{seen}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )
-STATED_ERROR = Signal(exceptions.ServiceError, says="{seen}, but the service reports an error")
+STATED_ERROR = Signal(exceptions.ServiceError, reason="{seen}, but the service reports an error")
 
 _OF_STATUS: dict[int, Signal] = {
     401: TOKEN_REFUSED,
@@ -107,7 +107,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
     :param found: what the operation asked for, such as a file's id or a download token; None if the response lacks it.
     """
     if not reading.is_2xx:
-        signal: Signal | None = _of_error(reading)
+        signal: Signal | None = _of_other_status(reading)
     else:
         signal = NOT_A_RESPONSE if reading.problem else _of_2xx(reading, operation, found)
     if signal is None or operation.error_of(signal) is exceptions.OutcomeUnknownError:
@@ -123,7 +123,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
     return signal
 
 
-def _of_error(reading: Reading) -> Signal:
+def _of_other_status(reading: Reading) -> Signal:
     """Apply rule 1."""
     response = reading.response
     if response.status == 503 and response.retry_after is not None and not reading.problem:
@@ -136,7 +136,7 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
     lacks_result = bool(operation.needs) and found is None
     if lacks_result and operation.subject_must_exist and (reading.response.status == 202 or convention.is_pending(reading.data)):
         return NOT_YET  # rule 2
-    if not _reports_error(reading, operation, found):
+    if not _is_error(reading, operation, found):
         return WITHOUT_RESULT if lacks_result else None  # rule 7, or a success
     if found is not None and not operation.may_be_repeated:
         return ERROR_WITH_ID  # rule 3
@@ -145,7 +145,7 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
     return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR  # rules 5 and 6
 
 
-def _reports_error(reading: Reading, operation: Operation[Any], found: Any) -> bool:
+def _is_error(reading: Reading, operation: Operation[Any], found: Any) -> bool:
     """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
     condition = reading.settings.service.condition_of(operation.key)
     if condition and reading.response.body.strip() and not isinstance(reading.data, str):
