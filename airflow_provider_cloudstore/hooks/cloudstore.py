@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.hooks.connection import (
 from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 
@@ -118,7 +118,7 @@ class CloudStoreHook(BaseHook):
         :returns: the folder, the time of the request, and the response.
         :raises NotFoundError: if there is no such folder.
         """
-        return self._perform(DeleteFolder(self.settings, folder_id, ignore_missing=ignore_missing))
+        return _perform(self._http, DeleteFolder(self.settings, folder_id, ignore_missing=ignore_missing))
 
     def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
@@ -131,7 +131,7 @@ class CloudStoreHook(BaseHook):
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has it.
         :raises OutcomeUnknownError: if the upload may have been queued, and you did not opt in to resending.
         """
-        return self._perform(UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome))
+        return _perform(self._http, UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome))
 
     def create_download_link(self, file_id: str) -> DownloadLink:
         """Create a time-limited download token for a file (``GET /file/download``).
@@ -140,7 +140,7 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        return self._perform(CreateDownloadLink(self.settings, file_id))
+        return _perform(self._http, CreateDownloadLink(self.settings, file_id))
 
     def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
@@ -158,7 +158,7 @@ class CloudStoreHook(BaseHook):
         :raises InvalidInputError: if the call cannot be sent, or if the hook has a method for it, such as :meth:`delete_folder`.
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
-        return self._perform(CustomCall(self.settings, method, path, parameters or {}, idempotent=idempotent))
+        return _perform(self._http, CustomCall(self.settings, method, path, parameters or {}, idempotent=idempotent))
 
     def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
         """Download a file. A broken download resumes with a new link. Links are neither logged nor stored.
@@ -176,19 +176,12 @@ class CloudStoreHook(BaseHook):
         :raises TransientServiceError: if the download's host fails, or rejects new links.
         :raises OSError: or another error of the target's store, if the file cannot be written.
         """
-        from airflow_provider_cloudstore.clients.streaming import stream
-        from airflow_provider_cloudstore.protocol.download_requests import Download
-        from airflow_provider_cloudstore.stores import atomic_write, resolve_target
-
-        download = Download(file_id, self.settings, expected_sha256=expected_sha256)
-        path, path_text = resolve_target(target, download.file_id)
-        with atomic_write(path) as file:
-            return stream(self._http, download, file, path_text, self.create_download_link)
+        return _download(self._http, file_id, target, expected_sha256)
 
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
         try:
-            return self._perform(CreateDownloadLink(self.settings, file_id), max_attempts=1)
+            return _perform(self._http, CreateDownloadLink(self.settings, file_id), max_attempts=1)
         except CloudStoreError as error:
             return error
 
@@ -211,13 +204,6 @@ class CloudStoreHook(BaseHook):
                 lines[0] = str(replace(error, operation="connection test", subject=""))
         return works, "\n".join(lines)
 
-    def _perform(self, operation: Operation[T], max_attempts: int = 0) -> T:
-        """Perform an operation, and mask the credentials in its arguments and its result."""
-        mask(operation.secrets)
-        result = self._http.perform(operation, max_attempts=max_attempts)
-        mask(operation.secrets_of(result))
-        return result
-
     def renew_settings(self) -> Settings:
         """Read the Airflow connection again, and get a new token if it has keys."""
         return exchange_keys(self.read_settings())
@@ -228,6 +214,28 @@ class CloudStoreHook(BaseHook):
         :raises ConfigurationError: if the connection is invalid.
         """
         return read_connection(self.cloudstore_conn_id, self.get_connection)
+
+
+def _perform(client: BlockingClient, operation: Operation[T], max_attempts: int = 0) -> T:
+    """Perform an operation, and mask the credentials in its arguments and its result."""
+    mask(operation.secrets)
+    result = client.perform(operation, max_attempts=max_attempts)
+    mask(operation.secrets_of(result))
+    return result
+
+
+def _download(client: BlockingClient, file_id: str, target: Any, expected_sha256: str | None) -> DownloadedFile:
+    from airflow_provider_cloudstore.clients.streaming import stream
+    from airflow_provider_cloudstore.protocol.download_requests import Download
+    from airflow_provider_cloudstore.stores import atomic_write, resolve_target
+
+    def create_link(file_id: str) -> DownloadLink:
+        return _perform(client, CreateDownloadLink(client.settings, file_id))
+
+    download = Download(file_id, client.settings, expected_sha256=expected_sha256)
+    path, path_text = resolve_target(target, download.file_id)
+    with atomic_write(path) as file:
+        return stream(client, download, file, path_text, create_link)
 
 
 @dataclass(slots=True)
@@ -295,12 +303,12 @@ class CloudStoreAsyncHook(BaseHook):
         if not settings.keys:
             return settings
         async with AsyncClient(settings) as client:
-            return await _perform(client, Authorize(settings))
+            return await _perform_async(client, Authorize(settings))
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""
         client = await self._open_client()
-        return await _perform(client, DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
+        return await _perform_async(client, DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
 
     async def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
@@ -308,34 +316,32 @@ class CloudStoreAsyncHook(BaseHook):
         """See :meth:`CloudStoreHook.upload_from_url`."""
         client = await self._open_client()
         operation = UploadFromUrl(client.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
-        return await _perform(client, operation)
+        return await _perform_async(client, operation)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """See :meth:`CloudStoreHook.create_download_link`."""
         client = await self._open_client()
-        return await _perform(client, CreateDownloadLink(client.settings, file_id))
+        return await _perform_async(client, CreateDownloadLink(client.settings, file_id))
 
     async def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
     ) -> Any:
         """See :meth:`CloudStoreHook.request`."""
         client = await self._open_client()
-        return await _perform(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
+        return await _perform_async(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
     async def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
-        """See :meth:`CloudStoreHook.download`. It runs in a thread, with the token that the other calls have."""
+        """See :meth:`CloudStoreHook.download`. It runs in a thread, and shares the token of the other calls."""
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        client = await self._open_client()
-        await client.renew(NO_TOKEN)
-        settings = client.settings
-        with CloudStoreHook(self.cloudstore_conn_id) as hook:
-            hook._client = BlockingClient(settings, hook.renew_settings)  # noqa: SLF001  (of the same module)
-            try:
-                return await asyncio.to_thread(hook.download, file_id, target, expected_sha256=expected_sha256)
-            finally:
-                if client.settings is settings:  # else another call has replaced the token
-                    client.settings = hook.settings
+        client, loop = await self._open_client(), asyncio.get_running_loop()
+
+        def renew() -> Settings:
+            asyncio.run_coroutine_threadsafe(client.renew(blocking.settings.access_token), loop).result()
+            return client.settings
+
+        with BlockingClient(client.settings, renew) as blocking:
+            return await asyncio.to_thread(_download, blocking, file_id, target, expected_sha256)
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`.
@@ -349,7 +355,7 @@ class CloudStoreAsyncHook(BaseHook):
             return error
 
 
-async def _perform(client: AsyncClient, operation: Operation[T]) -> T:
+async def _perform_async(client: AsyncClient, operation: Operation[T]) -> T:
     """Perform an operation, and mask the credentials in its arguments and its result."""
     await amask(operation.secrets)
     result = await client.perform(operation)
