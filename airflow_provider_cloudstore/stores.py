@@ -80,7 +80,8 @@ def resolve_target(target: Any, file_id: Any) -> tuple[Any, str]:
     """
     text = validate_text(str(target) if isinstance(target, os.PathLike) or hasattr(target, "open") else target, "target")
     if text.endswith("/"):
-        text += quote(validate_text(file_id, "file_id"), safe="")
+        name = quote(validate_text(file_id, "file_id"), safe="")
+        target, text = target / name if hasattr(target, "protocol") else target, text + name
     if not hasattr(target, "protocol"):
         text = os.path.expanduser(text)
         target = text if "://" in text else Path(text)

@@ -35,7 +35,7 @@ VALUES = {
 KINDS: dict[str, type[Operation[Any]]] = {one.key: one for one in OPERATIONS}
 """Each operation by its key."""
 CALLS: dict[str, tuple[Any, ...]] = {
-    one.key: (one, *map(VALUES.get, one.parameters)) for one in OPERATIONS if one.parameters.keys() <= VALUES.keys()
+    one.key: (one, *map(VALUES.get, one.own_parameters)) for one in OPERATIONS if one.own_parameters.keys() <= VALUES.keys()
 }
 """Each operation with its arguments, by its key. ``tests/unit/protocol/test_operations.py`` says what is missing."""
 RECEIVED = pendulum.datetime(2026, 1, 1, 0, 0, 1)

@@ -114,7 +114,8 @@ def folder_ids(value: Any) -> frozenset[str]:
     """Return the protected ids. A value is an error if it may be meant to protect an id that it does not protect."""
     found = _from_json(value)
     is_list = isinstance(found, list) and all(type(folder_id) in (str, int) for folder_id in found)
-    own = {str(folder_id).strip() for folder_id in found} if is_list else set()
+    texts = [str(folder_id).strip() for folder_id in found] if is_list else []
+    own = {text.strip("/") or text for text in texts}
     if not is_list or any(map(folder_id_problem, own - ROOT)):
         raise ValueError('must be a list of folder ids, each of which names one folder, such as ["id1", "id2"]')
     return ROOT | own

@@ -43,7 +43,7 @@ class Operation(Generic[T]):
     """The HTTP method: a GET carries the parameters in the query, a POST in a form."""
     path: str
     """The path below the service's ``api_path``."""
-    parameters: ClassVar[Mapping[str, Guard]] = {}
+    own_parameters: ClassVar[Mapping[str, Guard]] = {}
     """The operation's own parameters by name, with their guards. The hooks' methods use the same names."""
     may_be_repeated: bool
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
@@ -56,9 +56,9 @@ class Operation(Generic[T]):
 
     def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
-            given = zip(self.parameters.items(), arguments, strict=True)
+            given = zip(self.own_parameters.items(), arguments, strict=True)
             own = {name: guard(value, settings) for (name, guard), value in given}
-            self.arguments = own | _validate_others(others or {}, ("access_token", *self.parameters))
+            self.arguments = own | _validate_others(others or {}, ("access_token", *self.own_parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
         self.subject = next(iter(own.values()), "")
@@ -147,7 +147,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     key, name, hook_method = "delete", "delete folder", "delete_folder"
     method, path = "POST", "/folder/delete"
-    parameters: ClassVar[Mapping[str, Guard]] = {
+    own_parameters: ClassVar[Mapping[str, Guard]] = {
         "folder_id": lambda value, settings: guards.validate_folder_id(value, settings.protected_folder_ids)
     }
     may_be_repeated = subject_must_exist = True
@@ -183,7 +183,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     key, name, hook_method = "upload", "remote upload", "upload_from_url"
     method, path = "POST", "/file/url_upload_add"
-    parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
+    own_parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
     subject_must_exist = False
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
@@ -220,7 +220,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
-    parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
+    own_parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = True
     needs = "token"
     hints: ClassVar = {

@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.protocol.services import API_V2, SERVICES, Serv
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, EXTRAS, NO_TOKEN, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
-_NO_PASSWORD = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
+_PASSWORD_ADVICE = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
 
 _HOST_ADVICE = (
     "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "
@@ -46,7 +46,7 @@ def parse_connection(connection: Any, extra: Mapping[str, Any], conn_id: str = "
     base_url = _base_url(connection, service.api_path, allow_http=options.get("allow_http", False))
     password = str(connection.password or "")
     if not password:
-        raise ConfigurationError("the connection has no password", advice=_NO_PASSWORD)
+        raise ConfigurationError("the connection has no password", advice=_PASSWORD_ADVICE)
     keys = (Secret(connection.login), Secret(password)) if service.authorize and connection.login else ()
     access_token = NO_TOKEN if keys else _access_token(password)
     return Settings(base_url, access_token, service, keys, "file_id_path" in given, conn_id, warnings, **options)

@@ -20,7 +20,7 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("verify", "/etc/ca.pem", "/etc/ca.pem"),
     ("proxy", "u:p@proxy:3128", Secret("http://u:p@proxy:3128")),
     ("allow_http", "TRUE", True),
-    ("protected_folder_ids", [" root ", 7], {"0", "/", "root", "7"}),
+    ("protected_folder_ids", [" root ", 7, "/archive/"], {"0", "/", "root", "7", "archive"}),
     ("protected_folder_ids", '["My Folder (2024)", "é/b-c_d.e~f"]', {"0", "/", "My Folder (2024)", "é/b-c_d.e~f"}),
     ("protected_folder_ids", [], {"0", "/"}),
     ("service", "yetishare", "yetishare"),

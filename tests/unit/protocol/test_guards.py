@@ -61,7 +61,7 @@ def test_what_is_not_plainly_the_id_of_one_folder_is_never_deleted(folder_id: An
 def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[Any]], value: str | None) -> None:
     with pytest.raises(
         InvalidInputError,
-        match=f"^{operation.name}: {next(iter(operation.parameters))} is .* a template renders when its source is missing",
+        match=f"^{operation.name}: {next(iter(operation.own_parameters))} is .* a template renders when its source is missing",
     ):
         operation(settings(), value)
 
@@ -88,7 +88,7 @@ def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]],
     "value", [{"file_id": "f1", "url": "https://h/x"}, "{'url': 'https://h/x', 'file_id': 'f1'}", ["f1"]], ids=str
 )
 def test_what_holds_more_than_an_id_is_refused_with_what_to_pass_instead(operation: type[Operation[Any]], value: Any) -> None:
-    field = next(iter(operation.parameters))
+    field = next(iter(operation.own_parameters))
     with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
         operation(settings(), value)
     assert "key='upload')['file_id']" in refused.value.advice

@@ -39,7 +39,7 @@ def interpreted(row: dict[str, Any]) -> Any:
     raw = b"" if body is None else (body if isinstance(body, str) else json.dumps(body)).encode()
     headers = {name.lower(): value for name, value in (row.get("headers") or {}).items()}
     operation = KINDS[row["operation"]]
-    asked = operation(own, *map(VALUES.get, operation.parameters))
+    asked = operation(own, *map(VALUES.get, operation.own_parameters))
     return Attempt(asked, own).interpret(Response(row["status"], headers, raw, 1.79e9, 1.79e9 + 1))
 
 

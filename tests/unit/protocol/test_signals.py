@@ -20,7 +20,7 @@ def judged(
     operation: type[Operation[Any]], got: Response, *, in_doubt: bool = False, ignore_missing: bool = False, **own: Any
 ) -> Any:
     """The result, or the error, of an operation whose attempt ended so."""
-    (parameter,) = operation.parameters
+    (parameter,) = operation.own_parameters
     options: dict[str, Any] = {"ignore_missing": True} if ignore_missing else {}
     if in_doubt and operation is UploadFromUrl:
         options["retry_unknown_outcome"] = True
@@ -31,7 +31,7 @@ def judged(
 @pytest.mark.parametrize("sent", [False, True])
 def test_only_an_unknown_outcome_may_have_been_sent(sent: bool) -> None:
     for operation in OPERATIONS:
-        asked = operation(settings(), *map(VALUES.get, operation.parameters))
+        asked = operation(settings(), *map(VALUES.get, operation.own_parameters))
         failure = TransportFailure(sent, "why")
         first, later = (Attempt(asked, settings(), 2, in_doubt).interpret(failure) for in_doubt in (False, True))
         assert isinstance(first, exceptions.CloudStoreError)
