@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATE_KEY = "cloudstore_upload"
-"""The key of the record ``{"sent_at", "state", "max_tries", "result"}``. Everyone with access to the task can read it: it has no
-secrets. ``result`` is the upload if it was queued, or None."""
+"""The key of the record ``{"sent_at", "max_tries", "result"}``. Everyone with access to the task can read it: it has no secrets.
+``result`` is the upload once it is queued; None while it is sent, and if its outcome is unknown."""
 _NOT_RETRIED = "Airflow does not retry this task: without a task state store (Airflow 3.3), a retry would upload again."
-_SENDING, _UNKNOWN, _QUEUED = "sending", "unknown", "queued"
 
 
 def send_once(
@@ -45,39 +44,37 @@ def send_once(
         return send()
     max_tries, subject = context["ti"].max_tries, redact_url(url)
     earlier = _record_of_earlier_try(store, max_tries)
-    if earlier and earlier["state"] == _QUEUED:
+    if earlier and earlier["result"]:
         log.info("An earlier try queued the upload of %s; it is not sent again", subject)
         return cast("RemoteUploadXCom", earlier["result"])
     if earlier:
         reason = f"an earlier try ended while sending this upload (at {earlier['sent_at']})"
         if not retry_unknown_outcome:
-            _update(store, {**earlier, "state": _UNKNOWN, "max_tries": max_tries})
             advice = UploadFromUrl.hints[OutcomeUnknownError]
             raise OutcomeUnknownError(reason, operation=UploadFromUrl.name, subject=subject, advice=advice)
         log.warning("remote upload '%s': %s; resending it because retry_unknown_outcome=True", subject, reason)
     sent_at = datetime.now(UTC).isoformat(timespec="seconds")
-    record = {"sent_at": sent_at, "state": _SENDING, "max_tries": max_tries, "result": None}
+    record = {"sent_at": sent_at, "max_tries": max_tries, "result": None}
     store.set(STATE_KEY, record)
     try:
         result = send()
     except CloudStoreError as error:
         was_upload = error.operation == UploadFromUrl.name  # else asking for a token failed
         is_unknown = earlier or (was_upload and error.may_have_effect)
-        _update(store, {**record, "state": _UNKNOWN} if is_unknown else None)
+        if not is_unknown:
+            _update(store, None)
         raise
-    _update(store, {**record, "state": _QUEUED, "result": result})
+    _update(store, {**record, "result": result})
     return result
 
 
 def _record_of_earlier_try(store: Any, max_tries: int) -> dict[str, Any] | None:
-    """Return what an earlier try recorded; None if there was none, or if the task was cleared after its end.
+    """Return what an earlier try recorded; None if there was none, or if the task was cleared since, which asks to send again.
 
-    Clearing asks to send again: Airflow then raises ``max_tries``, and does not for a retry. But a task that was killed before it
-    could report how the upload ended must report it first.
+    Airflow raises ``max_tries`` when a task is cleared, and does not for a retry.
     """
     found: dict[str, Any] | None = store.get(STATE_KEY)
-    was_cleared = found and found["state"] != _SENDING and found["max_tries"] != max_tries
-    return None if was_cleared else found
+    return found if found and found["max_tries"] == max_tries else None
 
 
 def _update(store: Any, record: dict[str, Any] | None) -> None:

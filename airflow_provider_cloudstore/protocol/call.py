@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -84,7 +85,7 @@ class Attempt(Generic[T]):
         operation, reading = self.operation, read(outcome, self.settings, self._secrets)
         found = operation.find(reading)
         if found:  # a message may repeat a token that is in the response
-            reading = replace(reading, secrets=(*reading.secrets, *operation.secrets_of(found)))
+            reading = replace(reading, secrets=(*self._secrets, *operation.secrets_of(found)))
         signal = signals.signal_of(reading, operation, found)
         if signal is None:
             return operation.result(found, reading)
@@ -127,7 +128,7 @@ class Attempt(Generic[T]):
 def _message_and_details(reading: Reading, signal: Signal) -> tuple[str, str]:
     """Return the service's message, and what an error shows of the response: the message, or the names of the body's fields."""
     message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
-    if lacks_result and " " not in message:  # a single word may be a token in an undeclared field
+    if lacks_result and re.fullmatch("[!-~]*", message):  # a single word may be a token in an undeclared field
         message = ""
     shows_keys = (lacks_result or not message) and not reading.problem and reading.data is not None
     return message, "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))

@@ -21,7 +21,7 @@ MESSAGE = Paths.parse(
     "|detail|description|reason|data.message|0|error.code|errno|code"
 )
 
-INTERNAL_ERROR = re.compile(r"\binternal(?![a-z]).{,1000}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
+INTERNAL_ERROR = re.compile(r"\binternal(?![a-z]).{,40}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
 """The words of an error that leave it open whether the call was carried out."""
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
 TOKEN_REFUSED = re.compile(

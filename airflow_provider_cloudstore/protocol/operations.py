@@ -89,7 +89,8 @@ class Operation(Generic[T]):
 
     def error_of(self, signal: Signal) -> type[CloudStoreError]:
         """Return the class of the error that a signal is for this operation."""
-        return signal.unsafe if signal.unsafe and not self.may_be_repeated else signal.error
+        is_unknown = signal.error.may_have_effect and not self.may_be_repeated
+        return exceptions.OutcomeUnknownError if is_unknown else signal.error
 
     def find(self, reading: Reading) -> Any:
         """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""

@@ -22,26 +22,24 @@ if TYPE_CHECKING:
 class Signal:
     """A row of the table.
 
-    :param error: the class of the error, which declares its consequences and what to do about it.
-    :param unsafe: the class for an operation that must not be repeated, such as an upload; by default, the same.
+    :param error: the class of the error, which declares its consequences and what to do about it. If the operation may have an
+        effect in spite of that error, it is unknown for an operation that must not be repeated (:meth:`Operation.error_of`).
     :param reason: what happened; ``{seen}`` stands for what was seen, and ``{needs}`` for what the operation needs. It names
         the connection and its ``{address}`` if these may be wrong.
     :param advice: what to do, in place of the advice of the class.
     """
 
     error: type[CloudStoreError]
-    unsafe: type[CloudStoreError] | None = None
     reason: str = "{seen}"
     advice: str = ""
 
 
-_UNKNOWN = exceptions.OutcomeUnknownError
 _AT_ADDRESS = "{seen} ({address})"
 _CHECK_HOST = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 # Requests without a complete response.
 UNREACHABLE = Signal(exceptions.ServiceUnreachableError, reason=_AT_ADDRESS)
-IN_DOUBT = Signal(exceptions.TransientServiceError, _UNKNOWN)
+IN_DOUBT = Signal(exceptions.TransientServiceError)
 """The request may have been carried out; so it is after HTTP 408, most 5xx, and "internal error" in a 2xx."""
 
 # Errors of the service.
@@ -69,14 +67,12 @@ REDIRECT = Signal(
 )
 
 # Responses with HTTP 2xx that are not a success.
-NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _UNKNOWN, _AT_ADDRESS, _CHECK_HOST)
+NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _AT_ADDRESS, _CHECK_HOST)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, reason="{seen}: the file is not ready yet")
-WITHOUT_RESULT = Signal(
-    exceptions.InvalidResponseError, _UNKNOWN, "{seen}, but the response has no {needs} ({address})", _CHECK_HOST
-)
+WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {needs} ({address})", _CHECK_HOST)
 ERROR_WITH_ID = Signal(
-    _UNKNOWN,
+    exceptions.OutcomeUnknownError,
     reason="{seen}, and the service reports an error beside the file's id",
     advice="If this response means success, extra 'success_when' must say so.",
 )

@@ -91,13 +91,6 @@ def test_a_try_that_was_allowed_and_had_no_effect_leaves_the_earlier_one_in_doub
     assert uploads(emulator) == 1
 
 
-def test_who_clears_a_task_that_was_killed_for_good_is_told_to_look_first(emulator: Emulator, killed_while_sending: Task) -> None:
-    killed_while_sending.clear()
-    with pytest.raises(exceptions.OutcomeUnknownError):
-        killed_while_sending.attempt()
-    assert uploads(emulator) == 0
-
-
 def test_a_try_that_was_killed_after_the_upload_was_queued_hands_its_result_to_the_retry(
     emulator: Emulator, task: Task, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,7 +36,7 @@ class Store:
         return self.values.get(key)
 
     def set(self, key: str, value: Any) -> None:
-        self._call(f"set {value['state']}")
+        self._call("set queued" if value["result"] else "set sending")
         self.values[key] = json.loads(json.dumps(value))
 
     def delete(self, key: str) -> None:
