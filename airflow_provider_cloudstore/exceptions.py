@@ -173,6 +173,7 @@ class InvalidResponseError(CloudStoreError):
     """HTTP 2xx with a body that is not a usable response: it is too large, is a web page, or contains no token."""
 
     may_have_effect = True
+    default_advice = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 
 class RequestRejectedError(CloudStoreError):

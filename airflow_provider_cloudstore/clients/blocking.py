@@ -73,15 +73,16 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """
         attempts, answer = attempts_of(operation, self, max_attempts), None
         try:
-            while True:
-                answer = attempts.send(answer)
-        except StopIteration as done:
-            return cast("T", done.value)
+            try:
+                while True:
+                    answer = attempts.send(answer)
+            except StopIteration as done:
+                return cast("T", done.value)
         except TASK_ENDED as ended:
             if operation.may_be_repeated:
                 raise
             failure = TransportFailure(sent=True, reason=f"the task ended with {type(ended).__name__}")
-            raise Attempt(operation, self.settings).lost(failure) from None
+            raise Attempt(operation, self.settings).without_response(failure) from None
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
@@ -112,7 +113,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 if time.monotonic() > ends_at:
                     return failure_in_doubt(TimeoutError(), limit)
                 body += piece
-        return replace(head, body=bytes(body), received=time.time())
+        return replace(head, body=bytes(body), received_at=time.time())
 
     def _close_idle_connections(self) -> None:
         """Close the kept connections if the last call began more than a second ago.

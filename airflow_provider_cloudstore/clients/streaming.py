@@ -50,7 +50,7 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
         with Exchange(client.session, client.settings.timeout) as exchange:
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
-                raise download.lost(head)
+                raise download.without_response(head)
             if target := download.redirect(head, request.url, redirects):
                 url = target
                 continue
@@ -58,7 +58,7 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
             file.truncate()
             while piece := exchange.read(decoded=False):
                 if isinstance(piece, TransportFailure):
-                    raise download.lost(piece)
+                    raise download.without_response(piece)
                 file.write(piece)
                 download.add(piece)
             download.check_end()

@@ -21,7 +21,7 @@ from airflow_provider_cloudstore.hooks.connection import (
 from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, Settings
+from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
 from airflow_provider_cloudstore.results import DownloadedFile, DownloadLink, FolderDeletion, RemoteUpload
 
@@ -334,14 +334,16 @@ class CloudStoreAsyncHook(BaseHook):
         """See :meth:`CloudStoreHook.download`. It runs in a thread, and shares the token of the other calls."""
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        client, loop = await self._open_client(), asyncio.get_running_loop()
-
-        def renew() -> Settings:
-            asyncio.run_coroutine_threadsafe(client.renew(blocking.settings.access_token), loop).result()
-            return client.settings
-
-        with BlockingClient(client.settings, renew) as blocking:
-            return await asyncio.to_thread(_download, blocking, file_id, target, expected_sha256)
+        client = await self._open_client()
+        await client.renew(NO_TOKEN)
+        settings = client.settings
+        # The thread renews a token itself: if the task ends meanwhile, no loop would answer it.
+        with BlockingClient(settings, CloudStoreHook(self.cloudstore_conn_id).renew_settings) as blocking:
+            try:
+                return await asyncio.to_thread(_download, blocking, file_id, target, expected_sha256)
+            finally:
+                if client.settings is settings:  # else another call has replaced the token
+                    client.settings = blocking.settings
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`.

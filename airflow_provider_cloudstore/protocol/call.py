@@ -81,7 +81,7 @@ class Attempt(Generic[T]):
     def interpret(self, outcome: Response | TransportFailure) -> T | CloudStoreError:
         """Return what the attempt ended with: the operation's result, or an error."""
         if isinstance(outcome, TransportFailure):
-            return self.lost(outcome)
+            return self.without_response(outcome)
         operation, reading = self.operation, read(outcome, self.settings, self._secrets)
         found = operation.find(reading)
         if found:  # a message may repeat a token that is in the response
@@ -93,7 +93,7 @@ class Attempt(Generic[T]):
             return done
         return self._error(signal, reading.status_text, reading)
 
-    def lost(self, failure: TransportFailure) -> CloudStoreError:
+    def without_response(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error of a request without a complete response."""
         may_be_sent = failure.sent or self.in_doubt
         return self._error(signals.IN_DOUBT if may_be_sent else signals.UNREACHABLE, failure.reason)
@@ -111,7 +111,7 @@ class Attempt(Generic[T]):
         operation = self.operation
         kind = operation.error_of(signal)
         reason = signal.reason.format(seen=seen, needs=operation.needs, address=self.settings.address)
-        message, details = _message_and_details(reading, signal) if reading else ("", "")
+        message, details = self._message_and_details(reading, signal) if reading else ("", "")
         earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
         return kind(
             redact(f"{reason}: {details}".rstrip(". ") if details else reason, self._secrets),
@@ -124,11 +124,10 @@ class Attempt(Generic[T]):
             advice=" ".join(filter(None, (earlier, operation.hints.get(kind), signal.advice or kind.default_advice))),
         )
 
-
-def _message_and_details(reading: Reading, signal: Signal) -> tuple[str, str]:
-    """Return the service's message, and what an error shows of the response: the message, or the names of the body's fields."""
-    message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
-    if lacks_result and re.fullmatch("[!-~]*", message):  # a single word may be a token in an undeclared field
-        message = ""
-    shows_keys = (lacks_result or not message) and not reading.problem and reading.data is not None
-    return message, "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
+    def _message_and_details(self, reading: Reading, signal: Signal) -> tuple[str, str]:
+        """Return the service's message, and what an error shows of the response: the message, or the names of the fields."""
+        message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
+        if lacks_result and "token" in self.operation.needs and re.fullmatch("[!-~]*", message):
+            message = ""  # a single word may be the token, in an undeclared field
+        shows_keys = (lacks_result or not message) and not reading.problem and reading.data is not None
+        return message, "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))

@@ -175,9 +175,9 @@ class Download:
         :raises CloudStoreError: if bytes are missing.
         """
         if _length(self._whole) not in (None, self.received):
-            raise self.lost(TransportFailure(sent=True, reason="the response ended early"))
+            raise self.without_response(TransportFailure(sent=True, reason="the response ended early"))
 
-    def lost(self, failure: TransportFailure) -> CloudStoreError:
+    def without_response(self, failure: TransportFailure) -> CloudStoreError:
         """Return the error for a response that did not come, or that broke."""
         kind = exceptions.TransientServiceError if failure.sent else exceptions.ServiceUnreachableError
         return self._error(kind, f"download host: {failure.reason}")

@@ -53,7 +53,7 @@ def find_link(file_id: str, reading: Reading) -> DownloadLink | None:
 
     A value that repeats a secret of the call is used neither as the token nor as the URL.
     """
-    settings, created_at = reading.settings, moment(reading.response.received)
+    settings, created_at = reading.settings, moment(reading.response.received_at)
     urls = _urls(reading)
     token = _token(reading) or next(_texts(map(_token_in_query, urls), reading.secrets), None)
     if token is None:

@@ -33,15 +33,15 @@ class Response:
 
     :param headers: the headers, with names in lower case.
     :param body: the body; longer than :data:`MAX_BODY_BYTES` if it was cut off there.
-    :param sent: when the request was sent (Unix time).
-    :param received: when the response was complete (Unix time).
+    :param sent_at: when the request was sent (Unix time).
+    :param received_at: when the response was complete (Unix time).
     """
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-    sent: float
-    received: float
+    sent_at: float
+    received_at: float
 
     @property
     def retry_after(self) -> float | None:
@@ -52,7 +52,7 @@ class Response:
         if not value.endswith(" GMT"):
             return None
         try:
-            seconds = parsedate_to_datetime(value).timestamp() - self.received
+            seconds = parsedate_to_datetime(value).timestamp() - self.received_at
         except (ValueError, TypeError, OverflowError):  # not a date, or out of range
             return None
         return min(seconds, _MAX_RETRY_AFTER) if seconds > 0 else None

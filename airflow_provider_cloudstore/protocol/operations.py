@@ -163,7 +163,7 @@ class DeleteFolder(Operation[FolderDeletion]):
 
     def result(self, found: None, reading: Reading, *, existed: bool | None = True) -> FolderDeletion:
         """Return the deletion, with the service's response."""
-        return FolderDeletion(self.subject, extraction.moment(reading.response.sent), reading.storable_data(), existed)
+        return FolderDeletion(self.subject, extraction.moment(reading.response.sent_at), reading.storable_data(), existed)
 
     def result_of_missing(self, reading: Reading, *, in_doubt: bool) -> FolderDeletion | None:
         """Return a deletion if the caller ignores a missing folder, or if an earlier attempt may have deleted it.
@@ -212,7 +212,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
 
     def result(self, found: str | None, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the service's response."""
-        file_id, sent = found or "", extraction.moment(reading.response.sent)
+        file_id, sent = found or "", extraction.moment(reading.response.sent_at)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.storable_data(file_id))
 
 

@@ -80,7 +80,7 @@ class Reading:
         return self.redacted(next(iter(self.texts), ""))[:_MAX_MESSAGE_LENGTH]
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern matches the body: as it came, as JSON without escapes, or one of the service's texts.
+        """Whether a pattern matches one of the service's texts, or anything in the body if it is the connection's own.
 
         Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
         """
@@ -88,7 +88,7 @@ class Reading:
         if not pattern or self.problem or self.data is None or 500 <= status <= 599:
             return False
         body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, (*body, *self.texts)))
+        return any(map(pattern.search, self.texts if pattern is convention.TOKEN_REFUSED else (*body, *self.texts)))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""
@@ -108,8 +108,9 @@ def read(response: Response, settings: Settings, secrets: tuple[Secret, ...] = (
         return Reading(response, settings, None, "", secrets)
     with suppress(ValueError, RecursionError):
         data = _json.decode(text)
-        problem = "a body that is nested too deeply" if _levels(data) > _MAX_LEVELS else ""
-        return Reading(response, settings, data, problem, secrets)
+        if _levels(data) > _MAX_LEVELS:
+            return Reading(response, settings, None, "a body that is nested too deeply", secrets)
+        return Reading(response, settings, data, "", secrets)
     return Reading(response, settings, text, _problem_of(text, response.headers.get("content-type", "").lower()), secrets)
 
 

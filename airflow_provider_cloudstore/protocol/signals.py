@@ -35,7 +35,6 @@ class Signal:
 
 
 _AT_ADDRESS = "{seen} ({address})"
-_CHECK_HOST = "Check that the connection's host is the API's base URL, and that no proxy or login page responds instead."
 
 # Requests without a complete response.
 UNREACHABLE = Signal(exceptions.ServiceUnreachableError, reason=_AT_ADDRESS)
@@ -67,10 +66,10 @@ REDIRECT = Signal(
 )
 
 # Responses with HTTP 2xx that are not a success.
-NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _AT_ADDRESS, _CHECK_HOST)
+NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _AT_ADDRESS, exceptions.InvalidResponseError.default_advice)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, reason="{seen}: the file is not ready yet")
-WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {needs} ({address})", _CHECK_HOST)
+WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {needs} ({address})")
 ERROR_WITH_ID = Signal(
     exceptions.OutcomeUnknownError,
     reason="{seen}, and the service reports an error beside the file's id",

@@ -117,10 +117,11 @@ def test_the_owners_patterns_win_over_statuses_and_numbers(status: int) -> None:
     )
 
 
-def test_patterns_see_the_body_of_an_error_as_it_came() -> None:
+def test_the_owners_patterns_see_the_body_as_it_came_but_the_built_in_words_only_what_the_service_says() -> None:
     assert ending("upload", "unauthorized.pdf was queued") == ""
     assert ending("delete", {"message": "failed", "error": "Invalid access token"}, 404) == "AuthenticationError"
     assert ending("delete", b'{"rc":"E17"}', 409, not_found_pattern='"rc":"E17"') == "NotFoundError"
+    assert ending("delete", {"message": "no such folder", "log": ["user not logged in"]}, 404) == "NotFoundError"
 
 
 @pytest.mark.parametrize("numbers", [(404, 403), (410, 429), (404, 500), (507, 500), (404, 507)])
@@ -129,6 +130,11 @@ def test_of_several_numbers_none_hides_a_doubt_and_none_makes_a_deletion_green(n
         body = {"code": code, "status": status}
         assert ending("delete", body, ignore_missing=True) != "False"
         assert (ending("upload", body) == UNKNOWN) is (500 in numbers)
+
+
+def test_a_404_that_is_nested_too_deeply_says_nothing_of_a_folder() -> None:
+    body = b'{"message": "no such folder", "a": ' + b"[" * 500 + b"]" * 500 + b"}"
+    assert ending("delete", body, 404, ignore_missing=True) == "RequestRejectedError"
 
 
 def test_the_owners_patterns_are_not_asked_of_an_open_outcome_a_page_or_a_success() -> None:
