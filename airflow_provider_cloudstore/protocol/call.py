@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -127,7 +126,7 @@ class Attempt(Generic[T]):
     def _message_and_details(self, reading: Reading, signal: Signal) -> tuple[str, str]:
         """Return the service's message, and what an error shows of the response: the message, or the names of the fields."""
         message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
-        if lacks_result and "token" in self.operation.needs and re.fullmatch("[!-~]*", message):
+        if lacks_result and "token" in self.operation.needs and " " not in message:
             message = ""  # a single word may be the token, in an undeclared field
         shows_keys = (lacks_result or not message) and not reading.problem and reading.data is not None
         return message, "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))
