@@ -94,7 +94,7 @@ class Answer:
             read_as = ", ".join(extra.removesuffix("_path") for extra in same)
             shown = _QUERY.sub(rf"\1{MASK}", redact(exceptions.one_line(text), known))
             fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
-        missed = [f"no {extra.removesuffix('_path')}: set extra '{extra}'" for extra in read if not read[extra]]
+        missed = [f"no {extra.removesuffix('_path')} found by extra '{extra}'" for extra in read if not read[extra]]
         request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
         status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
         outcome = type(self.result).__name__
