@@ -22,9 +22,8 @@ from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import causes_of, failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http
-from airflow_provider_cloudstore.protocol.call import Attempt, attempts_of
+from airflow_provider_cloudstore.protocol.call import attempts_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.secrets import Secret
@@ -68,21 +67,13 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """Make the attempts of :func:`~airflow_provider_cloudstore.protocol.call.attempts_of`, and return the operation's result.
 
         :param max_attempts: how many attempts may be made; 0 for what the connection says.
-
-        :raises OutcomeUnknownError: also if Airflow ends the task during a call that must not be repeated.
         """
         attempts, answer = attempts_of(operation, self, max_attempts), None
         try:
-            try:
-                while True:
-                    answer = attempts.send(answer)
-            except StopIteration as done:
-                return cast("T", done.value)
-        except TASK_ENDED as ended:
-            if operation.may_be_repeated:
-                raise
-            failure = TransportFailure(sent=True, reason=f"the task ended with {type(ended).__name__}")
-            raise Attempt(operation, self.settings).without_response(failure) from None
+            while True:
+                answer = attempts.send(answer)
+        except StopIteration as done:
+            return cast("T", done.value)
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""

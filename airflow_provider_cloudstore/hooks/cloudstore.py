@@ -331,19 +331,14 @@ class CloudStoreAsyncHook(BaseHook):
         return await _perform_async(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
 
     async def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
-        """See :meth:`CloudStoreHook.download`. It runs in a thread, and shares the token of the other calls."""
+        """See :meth:`CloudStoreHook.download`. It runs in a thread, and begins with the token of the other calls."""
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
         client = await self._open_client()
         await client.renew(NO_TOKEN)
-        settings = client.settings
         # The thread renews a token itself: if the task ends meanwhile, no loop would answer it.
-        with BlockingClient(settings, CloudStoreHook(self.cloudstore_conn_id).renew_settings) as blocking:
-            try:
-                return await asyncio.to_thread(_download, blocking, file_id, target, expected_sha256)
-            finally:
-                if client.settings is settings:  # else another call has replaced the token
-                    client.settings = blocking.settings
+        with BlockingClient(client.settings, CloudStoreHook(self.cloudstore_conn_id).renew_settings) as blocking:
+            return await asyncio.to_thread(_download, blocking, file_id, target, expected_sha256)
 
     async def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """See :meth:`CloudStoreHook.poll_file`.

@@ -26,7 +26,7 @@ class Authorize(Operation[Settings]):
     key, name = "authorize", "authorize"
     method, path = "POST", "/authorize"
     may_be_repeated, subject_must_exist = True, False
-    needs = "access token"
+    must_find = "access token"
     hints: ClassVar = {
         ConfigurationError: "Set the connection's login to the first key of the account, and the password to the second."
     }

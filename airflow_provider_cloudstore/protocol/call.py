@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import TASK_ENDED, AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -44,7 +44,8 @@ def attempts_of(
 
     :param max_attempts: how many attempts may be made; 0 for what the connection says.
     :param permit: waits until the next request may be sent.
-    :raises CloudStoreError: if the operation failed, and no attempt is left.
+    :raises CloudStoreError: if the operation failed, and no attempt is left; an ``OutcomeUnknownError`` also if Airflow ended the
+        task while a request that must not be repeated was sent.
     """
     retries, has_renewed = Retries(client.settings, max_attempts), False
     yield client.renew(NO_TOKEN)  # a connection with keys has no token before its first call
@@ -53,7 +54,12 @@ def attempts_of(
         if permit:
             yield permit()
         attempt = Attempt(operation, client.settings, retries.count, retries.in_doubt)
-        ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
+        try:
+            ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
+        except TASK_ENDED as error:
+            if operation.may_be_repeated:
+                raise
+            ended = attempt.without_response(TransportFailure(sent=True, reason=f"the task ended with {type(error).__name__}"))
         if not isinstance(ended, CloudStoreError):
             return ended
         if isinstance(ended, AuthenticationError) and not has_renewed:
@@ -109,7 +115,7 @@ class Attempt(Generic[T]):
         """
         operation = self.operation
         kind = operation.error_of(signal)
-        reason = signal.reason.format(seen=seen, needs=operation.needs, address=self.settings.address)
+        reason = signal.reason.format(seen=seen, missing=operation.must_find, address=self.settings.address)
         message, details = self._message_and_details(reading, signal) if reading else ("", "")
         earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
         return kind(
@@ -126,7 +132,7 @@ class Attempt(Generic[T]):
     def _message_and_details(self, reading: Reading, signal: Signal) -> tuple[str, str]:
         """Return the service's message, and what an error shows of the response: the message, or the names of the fields."""
         message, lacks_result = reading.message, signal is signals.WITHOUT_RESULT
-        if lacks_result and "token" in self.operation.needs and " " not in message:
-            message = ""  # a single word may be the token, in an undeclared field
+        if lacks_result and " " not in message:
+            message = ""  # a single word may be the result, in an undeclared field: a token must not be shown
         shows_keys = (lacks_result or not message) and not reading.problem and reading.data is not None
         return message, "; ".join(filter(None, (message, reading.key_names if shows_keys else "")))

@@ -48,9 +48,9 @@ class Operation(Generic[T]):
     may_be_repeated: bool
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
-    """Whether the subject must already exist, so that ``not_found_pattern`` applies; an upload creates its subject."""
-    needs: str = ""
-    """What a response must contain to be a success, such as ``token``: :meth:`find` looks for it. Empty if there is no need."""
+    """Whether the subject must exist, so that a response can say that it does not, or not yet; an upload creates its subject."""
+    must_find: str = ""
+    """What :meth:`find` must find for a response to be a success, such as ``token``; empty if it need not find anything."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
     """What to do about an error of this operation, by the error's class; the advice of the signal follows."""
 
@@ -204,7 +204,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
     ) -> None:
         super().__init__(settings, url, others=parameters)
         self.may_be_repeated = retry_unknown_outcome
-        self.needs = "file id at the path in extra 'file_id_path'" if settings.needs_file_id else ""
+        self.must_find = "file id at the path in extra 'file_id_path'" if settings.needs_file_id else ""
 
     def find(self, reading: Reading) -> str | None:
         """Return the file's id."""
@@ -223,7 +223,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     method, path = "GET", "/file/download"
     own_parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = True
-    needs = "token"
+    must_find = "token"
     hints: ClassVar = {
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."

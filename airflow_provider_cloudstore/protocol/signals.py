@@ -24,7 +24,7 @@ class Signal:
 
     :param error: the class of the error, which declares its consequences and what to do about it. If the operation may have an
         effect in spite of that error, it is unknown for an operation that must not be repeated (:meth:`Operation.error_of`).
-    :param reason: what happened; ``{seen}`` stands for what was seen, and ``{needs}`` for what the operation needs. It names
+    :param reason: what happened; ``{seen}`` stands for what was seen, and ``{missing}`` for what the response lacks. It names
         the connection and its ``{address}`` if these may be wrong.
     :param advice: what to do, in place of the advice of the class.
     """
@@ -69,7 +69,7 @@ REDIRECT = Signal(
 NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _AT_ADDRESS, exceptions.InvalidResponseError.default_advice)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, reason="{seen}: the file is not ready yet")
-WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {needs} ({address})")
+WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {missing} ({address})")
 ERROR_WITH_ID = Signal(
     exceptions.OutcomeUnknownError,
     reason="{seen}, and the service reports an error beside the file's id",
@@ -97,46 +97,46 @@ def of_status(status: int) -> Signal:
 def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
     """Return the signal of a response; None if it is a success.
 
-    It is what status and body say, by the numbered rules in docs/operate/responses.md, unless a pattern matches.
+    First, status and body decide, by the numbered rules in docs/operate/responses.md. Then, unless they leave an upload in doubt,
+    the service's patterns may overrule them.
 
     :param found: what the operation asked for, such as a file's id or a download token; None if the response lacks it.
     """
-    if not reading.is_2xx:
-        signal: Signal | None = _of_other_status(reading)
-    else:
-        signal = NOT_A_RESPONSE if reading.problem else _of_2xx(reading, operation, found)
+    signal = _of_2xx(reading, operation, found) if reading.is_2xx else _of_other_status(reading)
     if signal is None or operation.error_of(signal) is exceptions.OutcomeUnknownError:
-        return signal  # no pattern says that an upload in doubt had no effect
+        return signal
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
     if reading.matches(service.token_refused_pattern):
-        signal = TOKEN_REFUSED
-    elif reading.matches(not_found):
-        signal = MISSING
-    elif signal is MISSING and (not_found or not isinstance(reading.data, dict)):
-        signal = NO_SUCH_PATH
+        return TOKEN_REFUSED
+    if reading.matches(not_found):
+        return MISSING
+    if signal is MISSING and (not_found or not isinstance(reading.data, dict)):
+        return NO_SUCH_PATH
     return signal
 
 
 def _of_other_status(reading: Reading) -> Signal:
-    """Apply rule 1."""
     response = reading.response
+    # A web page with 503 is Varnish's, after a timeout: the call may have been carried out.
     if response.status == 503 and response.retry_after is not None and not reading.problem:
-        return LIMITED  # a web page with this status is Varnish's, after a timeout: the call may have been carried out
-    return of_status(response.status)
+        return LIMITED
+    return of_status(response.status)  # rule 1
 
 
 def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
-    """Apply rules 2 to 7."""
-    lacks_result = bool(operation.needs) and found is None
-    if lacks_result and operation.subject_must_exist and (reading.response.status == 202 or convention.is_pending(reading.data)):
-        return NOT_YET  # rule 2
-    if not _is_error(reading, operation, found):
-        return WITHOUT_RESULT if lacks_result else None  # rule 7, or a success
-    if found is not None and not operation.may_be_repeated:
-        return ERROR_WITH_ID  # rule 3
-    if any(map(convention.INTERNAL_ERROR.search, reading.texts)):
-        return IN_DOUBT  # rule 4
+    if reading.problem:
+        return NOT_A_RESPONSE
+    lacks_result = bool(operation.must_find) and found is None
+    is_pending = reading.response.status == 202 or convention.is_pending(reading.data)
+    if lacks_result and is_pending and operation.subject_must_exist:  # rule 2
+        return NOT_YET
+    if not _is_error(reading, operation, found):  # a success, or rule 7
+        return WITHOUT_RESULT if lacks_result else None
+    if found is not None and not operation.may_be_repeated:  # rule 3
+        return ERROR_WITH_ID
+    if any(map(convention.INTERNAL_ERROR.search, reading.texts)):  # rule 4
+        return IN_DOUBT
     return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR  # rules 5 and 6
 
 

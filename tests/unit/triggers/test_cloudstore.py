@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         if len(asked) == 3:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr("airflow_provider_cloudstore.triggers.cloudstore.asyncio", SimpleNamespace(sleep=sleep))
     return asked
 
 
