@@ -93,7 +93,7 @@ class Attempt(Generic[T]):
             reading = replace(reading, secrets=(*self._secrets, *operation.secrets_of(found)))
         signal = signals.signal_of(reading, operation, found)
         if signal is None:
-            return operation.result(found, reading)
+            return found or operation.result(reading)
         if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
         return self._error(signal, reading.status_text, reading)

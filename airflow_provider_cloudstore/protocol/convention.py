@@ -21,10 +21,10 @@ MESSAGE = Paths.parse(
     "|detail|description|reason|data.message|0|error.code|errno|code"
 )
 
-INTERNAL_ERROR = re.compile(r"\binternal(?![a-z]).{,40}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
+INTERNAL_ERROR_WORDS = re.compile(r"\binternal(?![a-z]).{,40}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
 """The words of an error that leave it open whether the call was carried out."""
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
-TOKEN_REFUSED = re.compile(
+REFUSED_TOKEN_WORDS = re.compile(
     r"(?s:\A(?!.*(?:\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://)).*?)(?:"
     rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
     rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"

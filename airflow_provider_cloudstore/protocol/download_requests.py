@@ -20,7 +20,7 @@ from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.convention import reports_error
-from airflow_provider_cloudstore.protocol.extraction import absolute_url, secrets_of
+from airflow_provider_cloudstore.protocol.extraction import absolute_url, link_secrets
 from airflow_provider_cloudstore.protocol.guards import validate_text
 from airflow_provider_cloudstore.protocol.http import COMMON_HEADERS, Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.reading import PAGE_TYPES, Reading, read
@@ -196,7 +196,7 @@ class Download:
         with suppress(zlib.error):  # another content coding
             if "content-encoding" in self._whole.headers:
                 beginning = zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(beginning, BEGINNING)
-        secrets = (*self.settings.secrets, *secrets_of(link))
+        secrets = (*self.settings.secrets, *link_secrets(link))
         reading = read(replace(self._whole, body=beginning), self.settings, secrets)
         names = path, urlsplit(link.url_with_token or "").path  # a redirect's target says nothing
         if not self._expected and (what := _page_or_error(reading, names)):

@@ -34,7 +34,7 @@ def moment(timestamp: float) -> DateTime:
     return DateTime(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond, UTC)
 
 
-def secrets_of(link: DownloadLink) -> tuple[Secret, ...]:
+def link_secrets(link: DownloadLink) -> tuple[Secret, ...]:
     """Return the token of a link and the credentials in its URL."""
     return tuple({Secret(link.token), *secrets_in({"url": link.url_with_token or ""})})
 

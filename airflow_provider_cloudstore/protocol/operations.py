@@ -92,14 +92,16 @@ class Operation(Generic[T]):
         is_unknown = signal.error.may_have_effect and not self.may_be_repeated
         return exceptions.OutcomeUnknownError if is_unknown else signal.error
 
-    def find(self, reading: Reading) -> Any:
-        """Return what the operation asked for, or None. If it is found, a field ``error`` beside it counts as a warning."""
+    def find(self, reading: Reading) -> T | None:
+        """Return the result if the response contains what the operation asked for, such as a token; otherwise None.
+
+        If it is found, a field ``error`` beside it counts as a warning.
+        """
         return None
 
-    def result(self, found: Any, reading: Reading) -> T:
-        """Return the result of a successful response; by default, what :meth:`find` found."""
-        result: T = found
-        return result
+    def result(self, reading: Reading) -> T:
+        """Return the result of a successful response in which :meth:`find` finds nothing, unless it must."""
+        raise NotImplementedError
 
     def secrets_of(self, result: T) -> tuple[Secret, ...]:
         """Return the credentials in a result."""
@@ -161,7 +163,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         super().__init__(settings, folder_id)
         self._ignore_missing = ignore_missing
 
-    def result(self, found: None, reading: Reading, *, existed: bool | None = True) -> FolderDeletion:
+    def result(self, reading: Reading, existed: bool | None = True) -> FolderDeletion:
         """Return the deletion, with the service's response."""
         return FolderDeletion(self.subject, extraction.moment(reading.response.sent_at), reading.storable_data(), existed)
 
@@ -172,7 +174,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         """
         if not (self._ignore_missing or in_doubt) or not isinstance(reading.data, dict):
             return None
-        return self.result(None, reading, existed=None if in_doubt else False)
+        return self.result(reading, None if in_doubt else False)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -206,13 +208,14 @@ class UploadFromUrl(Operation[RemoteUpload]):
         self.may_be_repeated = retry_unknown_outcome
         self.must_find = "file id at the path in extra 'file_id_path'" if settings.needs_file_id else ""
 
-    def find(self, reading: Reading) -> str | None:
-        """Return the file's id."""
-        return extraction.find_file_id(reading)
+    def find(self, reading: Reading) -> RemoteUpload | None:
+        """Return the queued upload if the response has the file's id."""
+        file_id = extraction.find_file_id(reading)
+        return self.result(reading, file_id) if file_id else None
 
-    def result(self, found: str | None, reading: Reading) -> RemoteUpload:
+    def result(self, reading: Reading, file_id: str = "") -> RemoteUpload:
         """Return the queued upload, with the service's response."""
-        file_id, sent = found or "", extraction.moment(reading.response.sent_at)
+        sent = extraction.moment(reading.response.sent_at)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.storable_data(file_id))
 
 
@@ -240,7 +243,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
 
     def secrets_of(self, result: DownloadLink) -> tuple[Secret, ...]:
         """Return the download token, and the credentials in its URL."""
-        return extraction.secrets_of(result)
+        return extraction.link_secrets(result)
 
 
 OPERATIONS: tuple[type[Operation[Any]], ...] = (DeleteFolder, UploadFromUrl, CreateDownloadLink)

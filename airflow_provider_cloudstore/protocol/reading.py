@@ -88,7 +88,7 @@ class Reading:
         if not pattern or self.problem or self.data is None or 500 <= status <= 599:
             return False
         body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, self.texts if pattern is convention.TOKEN_REFUSED else (*body, *self.texts)))
+        return any(map(pattern.search, self.texts if pattern is convention.REFUSED_TOKEN_WORDS else (*body, *self.texts)))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""

@@ -48,7 +48,7 @@ class Service:
         'A case-insensitive regular expression. Errors that match count as "not found".',
     )
     token_refused_pattern: re.Pattern[str] = declare(
-        convention.TOKEN_REFUSED,
+        convention.REFUSED_TOKEN_WORDS,
         extras.pattern,
         "A case-insensitive regular expression. Errors that match count as HTTP 401.",
     )

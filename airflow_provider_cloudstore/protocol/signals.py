@@ -135,7 +135,7 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
         return WITHOUT_RESULT if lacks_result else None
     if found is not None and not operation.may_be_repeated:  # rule 3
         return ERROR_WITH_ID
-    if any(map(convention.INTERNAL_ERROR.search, reading.texts)):  # rule 4
+    if any(map(convention.INTERNAL_ERROR_WORDS.search, reading.texts)):  # rule 4
         return IN_DOUBT
     return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR  # rules 5 and 6
 

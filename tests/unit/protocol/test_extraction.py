@@ -5,7 +5,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_provider_cloudstore.protocol.extraction import find_link, secrets_of
+from airflow_provider_cloudstore.protocol.extraction import find_link, link_secrets
 from airflow_provider_cloudstore.protocol.reading import read
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.results import FolderDeletion
@@ -135,4 +135,4 @@ def test_results_are_dicts_with_times_in_iso_8601_utc() -> None:
 def test_a_link_does_not_print_its_token_and_names_its_secrets() -> None:
     made = link({"token": "hunter2", "url": "https://h/f?token=hunter2&sig=hunter3sig"})
     assert "hunter" not in repr(made)
-    assert {secret.reveal() for secret in secrets_of(made)} == {"hunter2", "hunter3sig", "token=hunter2&sig=hunter3sig"}
+    assert {secret.reveal() for secret in link_secrets(made)} == {"hunter2", "hunter3sig", "token=hunter2&sig=hunter3sig"}
