@@ -100,7 +100,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
     First, status and body decide, by the numbered rules in docs/operate/responses.md. Then, unless they leave an upload in doubt,
     the service's patterns may overrule them.
 
-    :param found: what the operation asked for, such as a file's id or a download token; None if the response lacks it.
+    :param found: the operation's result, if :meth:`Operation.find` found it in the response; otherwise None.
     """
     signal = _of_2xx(reading, operation, found) if reading.is_2xx else _of_other_status(reading)
     if signal is None or operation.error_of(signal) is exceptions.OutcomeUnknownError:
