@@ -179,9 +179,7 @@ class InvalidResponseError(CloudStoreError):
 class RequestRejectedError(CloudStoreError):
     """HTTP 409, 423, 507 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
-    default_advice = (
-        "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
-    )
+    default_advice = f"Airflow's retries apply. If this persists, check the arguments, and {_BASE_URL}"
 
 
 class PermissionDeniedError(RequestRejectedError):

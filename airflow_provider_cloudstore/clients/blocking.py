@@ -22,6 +22,7 @@ from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import causes_of, failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
+from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.call import attempts_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
@@ -74,6 +75,9 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
                 answer = attempts.send(answer)
         except StopIteration as done:
             return cast("T", done.value)
+        except TASK_ENDED as error:
+            attempts.throw(error)  # if Airflow ended the task between two steps, the loop says what that means
+            raise
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""
@@ -93,7 +97,7 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         """
         limit = self.settings.timeout
         self._close_idle_connections()
-        with Exchange(self.session, limit) as exchange:
+        with Exchange(self) as exchange:
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
                 return head
@@ -120,11 +124,11 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
 class Exchange(AbstractContextManager["Exchange"]):
     """One request and its response; use it as a context manager. It turns the libraries' exceptions into ``TransportFailure``.
 
-    :param limit: seconds to connect, to write and for each read.
+    The timeout of the client's connection limits each step: to connect, to write, and each read.
     """
 
-    def __init__(self, session: requests.Session, limit: float) -> None:
-        self._session, self._limit = session, limit
+    def __init__(self, client: BlockingClient) -> None:
+        self._session, self._limit = client.session, client.settings.timeout
         self._response: requests.Response | None = None
         self._body: Any = None
 

@@ -47,7 +47,7 @@ def _receive(client: BlockingClient, download: Download, file: BinaryIO, link: D
     url = download.url_of(link)
     for redirects in itertools.count():
         request = download.request(url)
-        with Exchange(client.session, client.settings.timeout) as exchange:
+        with Exchange(client) as exchange:
             head = exchange.open(request)
             if isinstance(head, TransportFailure):
                 raise download.without_response(head)

@@ -12,7 +12,6 @@ from airflow_provider_cloudstore.operators.base import (
     CloudStoreOperator,
     FileLink,
     context_or_empty,
-    validate_flags,
     validate_positive,
 )
 
@@ -49,7 +48,6 @@ class WaitingOperator(CloudStoreOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        validate_flags(wait_for_file=wait_for_file, deferrable=deferrable)
         self.wait_for_file = wait_for_file
         self.poll_interval = validate_positive("poll_interval", poll_interval)
         self.timeout = validate_positive("timeout", timeout)
@@ -69,24 +67,27 @@ class WaitingOperator(CloudStoreOperator):
         from airflow_provider_cloudstore.protocol.file_wait import FileWait
 
         wait = FileWait(file_id, self.poll_interval, self.timeout, began or datetime.now(UTC))
-        _ = hook.settings  # if the connection cannot be used, waiting cannot help
-        wait_for(self, hook, wait, deferrable=self.deferrable)
+        while (pause := poll(self, hook, wait, deferrable=self.deferrable)) is not None:
+            time.sleep(pause)
 
 
-def wait_for(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> None:
-    """Poll until the file is available; with ``deferrable``, poll once, and defer if it is not.
+def poll(task: BaseOperator, hook: CloudStoreHook, wait: FileWait, *, deferrable: bool) -> float | None:
+    """Poll once. Return None if the file is available, or else the seconds until the next poll; with ``deferrable``, defer.
 
     :raises FileWaitTimeoutError: if the file is not available in time.
-    :raises CloudStoreError: if waiting longer cannot help.
+    :raises CloudStoreError: if waiting longer cannot help; also if the connection cannot be read.
     """
     from airflow_provider_cloudstore.exceptions import CloudStoreError
 
-    while isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
-        pause = wait.next_pause_or_raise(polled, datetime.now(UTC), task.log.info)
-        if deferrable:
-            _defer(task, hook.cloudstore_conn_id, wait)
-        time.sleep(pause)
-    task.log.info("File '%s' is available", wait.file_id)
+    _ = hook.settings  # poll_file would return the error, and the wait might go on
+    polled = hook.poll_file(wait.file_id)
+    if not isinstance(polled, CloudStoreError):
+        task.log.info("File '%s' is available", wait.file_id)
+        return None
+    pause = wait.next_pause_or_raise(polled, datetime.now(UTC), task.log.info)
+    if deferrable:
+        _defer(task, hook.cloudstore_conn_id, wait)
+    return pause
 
 
 def _defer(task: BaseOperator, conn_id: str, wait: FileWait) -> NoReturn:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from airflow_provider_cloudstore.exceptions import CloudStoreError, ConfigurationError
+from airflow_provider_cloudstore.exceptions import ConfigurationError
 from airflow_provider_cloudstore.protocol.operations import Operation
 from airflow_provider_cloudstore.protocol.paths import Paths
 from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.signals import TOKEN_REFUSED, Signal
 
 _TOKEN, _ACCOUNT = Paths.parse("data.access_token|access_token"), Paths.parse("data.account_id|account_id")
 
@@ -27,16 +26,13 @@ class Authorize(Operation[Settings]):
     method, path = "POST", "/authorize"
     may_be_repeated, subject_must_exist = True, False
     must_find = "access token"
+    error_if_refused = ConfigurationError  # permanent, because further attempts may lock the account
     hints: ClassVar = {
         ConfigurationError: "Set the connection's login to the first key of the account, and the password to the second."
     }
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, others=dict(zip(("key1", "key2"), map(Secret.reveal, settings.keys), strict=True)))
-
-    def error_of(self, signal: Signal) -> type[CloudStoreError]:
-        """Return a permanent error for refused keys, because further attempts may lock the account."""
-        return ConfigurationError if signal is TOKEN_REFUSED else super().error_of(signal)
 
     def find(self, reading: Reading) -> Settings | None:
         """Return the settings with the token and the account, if the response has a token."""

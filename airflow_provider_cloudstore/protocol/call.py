@@ -113,20 +113,22 @@ class Attempt(Generic[T]):
 
         :param seen: what was seen, such as ``HTTP 404``.
         """
-        operation = self.operation
-        kind = operation.error_of(signal)
+        operation, kind = self.operation, signals.error_of(signal, self.operation)
         reason = signal.reason.format(seen=seen, missing=operation.must_find, address=self.settings.address)
         message, details = self._message_and_details(reading, signal) if reading else ("", "")
-        earlier = "" if kind.may_have_effect or not self.in_doubt else "An earlier attempt may have been carried out."
+        if details:
+            reason = f"{reason}: {details}".rstrip(". ")
+        if self.in_doubt and not kind.may_have_effect:
+            reason += "; an earlier attempt may have been carried out"
         return kind(
-            redact(f"{reason}: {details}".rstrip(". ") if details else reason, self._secrets),
+            redact(reason, self._secrets),
             operation=operation.name,
             subject=operation.redacted(self._secrets),
             attempts=self.number,
             message=message,
             status=reading.response.status if reading else None,
             retry_after=reading.response.retry_after if reading else None,
-            advice=" ".join(filter(None, (earlier, operation.hints.get(kind), signal.advice or kind.default_advice))),
+            advice=" ".join(filter(None, (operation.hints.get(kind), kind.default_advice))),
         )
 
     def _message_and_details(self, reading: Reading, signal: Signal) -> tuple[str, str]:

@@ -16,10 +16,12 @@ from airflow_provider_cloudstore.protocol.reading import Reading
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact, redact_url, secrets_in
 from airflow_provider_cloudstore.protocol.services import IN_DOCUMENT, IN_HEADER
 from airflow_provider_cloudstore.protocol.settings import Settings
-from airflow_provider_cloudstore.protocol.signals import Signal
 from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, RemoteUpload
 
 T = TypeVar("T")
+
+_REFUSALS = (exceptions.ServiceError, exceptions.RequestRejectedError)
+"""The errors by which a service may say that something is missing, in a way that nobody has declared."""
 
 Guard = Callable[[Any, Settings], str]
 """Returns an argument as it is sent, or raises :class:`InvalidInputError`."""
@@ -51,8 +53,10 @@ class Operation(Generic[T]):
     """Whether the subject must exist, so that a response can say that it does not, or not yet; an upload creates its subject."""
     must_find: str = ""
     """What :meth:`find` must find for a response to be a success, such as ``token``; empty if it need not find anything."""
+    error_if_refused: type[CloudStoreError] = exceptions.AuthenticationError
+    """The error if the service refuses the credentials."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
-    """What to do about an error of this operation, by the error's class; the advice of the signal follows."""
+    """What to do about an error of this operation, by the error's class, whose own advice follows."""
 
     def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
@@ -86,11 +90,6 @@ class Operation(Generic[T]):
             return Request(self.method, f"{url}?{encoded}" if encoded else url, headers)
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return Request(self.method, url, headers, encoded.encode("ascii"))
-
-    def error_of(self, signal: Signal) -> type[CloudStoreError]:
-        """Return the class of the error that a signal is for this operation."""
-        is_unknown = signal.error.may_have_effect and not self.may_be_repeated
-        return exceptions.OutcomeUnknownError if is_unknown else signal.error
 
     def find(self, reading: Reading) -> T | None:
         """Return the result if the response contains what the operation asked for, such as a token; otherwise None.
@@ -155,7 +154,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     }
     may_be_repeated = subject_must_exist = True
     hints: ClassVar = {
-        exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
+        **dict.fromkeys(_REFUSALS, "If this means that the folder is missing, extra 'not_found_pattern' must match it."),
         exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True.",
     }
 
@@ -231,7 +230,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
         ),
-        exceptions.ServiceError: "If this means that the file is not there (yet), extra 'not_found_pattern' must match it.",
+        **dict.fromkeys(_REFUSALS, "If this means that the file is not there (yet), extra 'not_found_pattern' must match it."),
         exceptions.NotFoundError: (
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),

@@ -1,7 +1,7 @@
 """Decides what an attempt means, in two steps.
 
 First which signal it is: :func:`signal_of` finds it in a response; without a response, it is ``IN_DOUBT`` or ``UNREACHABLE``.
-Then which error that is: each signal is a row of the table in docs/operate/retries.md.
+Then which error that is (:func:`error_of`): each signal is a row of the table in docs/operate/retries.md.
 """
 
 from __future__ import annotations
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 class Signal:
     """A row of the table.
 
-    :param error: the class of the error, which declares its consequences and what to do about it. If the operation may have an
-        effect in spite of that error, it is unknown for an operation that must not be repeated (:meth:`Operation.error_of`).
+    :param error: the class of the error, which declares its consequences and what to do about it; see :func:`error_of`.
     :param reason: what happened; ``{seen}`` stands for what was seen, and ``{missing}`` for what the response lacks. It names
         the connection and its ``{address}`` if these may be wrong.
-    :param advice: what to do, in place of the advice of the class.
     """
 
     error: type[CloudStoreError]
     reason: str = "{seen}"
-    advice: str = ""
 
 
 _AT_ADDRESS = "{seen} ({address})"
@@ -49,31 +46,21 @@ TOKEN_REFUSED = Signal(
 FORBIDDEN = Signal(exceptions.PermissionDeniedError, reason=_AT_ADDRESS)
 MISSING = Signal(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
-NO_SUCH_PATH = Signal(
-    exceptions.RequestRejectedError,
-    reason=_AT_ADDRESS,
-    advice="This does not say that the folder or file is missing: it may be a front end's. Check that the connection's host is "
-    "the base URL, and that extra 'api_path' is the path of the calls below that URL. If the response does mean that, extra "
-    "'not_found_pattern' must match it.",
-)
+NO_SUCH_PATH = Signal(exceptions.RequestRejectedError, reason="{seen}, which may be a front end's ({address})")
 """HTTP 404 that does not mean a folder or file: it is not a JSON object, or does not match ``not_found_pattern``."""
 REJECTED = Signal(exceptions.RequestRejectedError)
 BAD_REQUEST = Signal(exceptions.BadRequestError)
-REDIRECT = Signal(
-    exceptions.BadRequestError,
-    reason="{seen}, a redirect ({address})",
-    advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
-)
+REDIRECT = Signal(exceptions.BadRequestError, reason="{seen}, a redirect, which is not followed ({address})")
+"""A followed redirect would take the token to another host."""
 
 # Responses with HTTP 2xx that are not a success.
-NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _AT_ADDRESS, exceptions.InvalidResponseError.default_advice)
+NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, reason=_AT_ADDRESS)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, reason="{seen}: the file is not ready yet")
 WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {missing} ({address})")
 ERROR_WITH_ID = Signal(
     exceptions.OutcomeUnknownError,
-    reason="{seen}, and the service reports an error beside the file's id",
-    advice="If this response means success, extra 'success_when' must say so.",
+    reason="{seen}, and the service reports an error beside the file's id (extra 'success_when' can declare that a success)",
 )
 STATED_ERROR = Signal(exceptions.ServiceError, reason="{seen}, but the service reports an error")
 
@@ -87,6 +74,14 @@ _OF_STATUS: dict[int, Signal] = {
     **dict.fromkeys((425, 429), LIMITED),  # RFC 8470 section 5.2, RFC 6585 section 4: the request had no effect
 }
 _OF_CLASS = {3: REDIRECT, 4: REJECTED}  # any other status is in doubt, even 101 and 999, which end no HTTP exchange
+
+
+def error_of(signal: Signal, operation: Operation[Any]) -> type[CloudStoreError]:
+    """Return the class of the error: an operation that must not be repeated is unknown if it may have had an effect."""
+    if signal is TOKEN_REFUSED:
+        return operation.error_if_refused
+    is_unknown = signal.error.may_have_effect and not operation.may_be_repeated
+    return exceptions.OutcomeUnknownError if is_unknown else signal.error
 
 
 def of_status(status: int) -> Signal:
@@ -103,7 +98,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
     :param found: the operation's result, if :meth:`Operation.find` found it in the response; otherwise None.
     """
     signal = _of_2xx(reading, operation, found) if reading.is_2xx else _of_other_status(reading)
-    if signal is None or operation.error_of(signal) is exceptions.OutcomeUnknownError:
+    if signal is None or error_of(signal, operation) is exceptions.OutcomeUnknownError:
         return signal
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
@@ -129,7 +124,7 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
         return NOT_A_RESPONSE
     lacks_result = bool(operation.must_find) and found is None
     is_pending = reading.response.status == 202 or convention.is_pending(reading.data)
-    if lacks_result and is_pending and operation.subject_must_exist:  # rule 2
+    if lacks_result and is_pending and operation.subject_must_exist and operation.may_be_repeated:  # rule 2
         return NOT_YET
     if not _is_error(reading, operation, found):  # a success, or rule 7
         return WITHOUT_RESULT if lacks_result else None

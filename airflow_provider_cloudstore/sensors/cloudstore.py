@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, context_or_empty, validate_flags
-from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_file, wait_for
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, context_or_empty
+from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_file, poll
 
 if TYPE_CHECKING:
     from airflow_provider_cloudstore.compat import Context, XComArg
@@ -39,7 +39,6 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
     """The hook that all polls of a try share: it reads the connection once, and again when the token is refused."""
 
     def __init__(self, *, file_id: str | int | XComArg, deferrable: bool = DEFERRABLE, **kwargs: Any) -> None:
-        validate_flags(deferrable=deferrable)
         super().__init__(**kwargs)
         self.file_id: Any = file_id
         self.deferrable = deferrable
@@ -61,18 +60,10 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
 
     def poke(self, context: Context) -> bool:
         """Poll once; if the file is not available, a deferrable sensor defers."""
-        from airflow_provider_cloudstore.exceptions import CloudStoreError
-
         wait, hook = self._wait or self._begin_wait(), self._hook or self._open_hook()
-        _ = hook.settings  # if the connection cannot be used, waiting cannot help
-        if self.deferrable:
-            wait_for(self, hook, wait, deferrable=True)
-        elif datetime.now(UTC) < wait.not_before:
+        if datetime.now(UTC) < wait.not_before:  # Airflow makes the pauses, and knows no Retry-After
             return False
-        elif isinstance(polled := hook.poll_file(wait.file_id), CloudStoreError):
-            wait.next_pause_or_raise(polled, datetime.now(UTC), self.log.info)  # Airflow makes the pause
-            return False
-        return True
+        return poll(self, hook, wait, deferrable=self.deferrable) is None
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> str:
         """Resume after a deferred wait."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import requests_mock
 
 from airflow_provider_cloudstore import exceptions
+from airflow_provider_cloudstore.clients.blocking import BlockingClient
 from airflow_provider_cloudstore.emulator.runner import Emulator, airflow_connection
 from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.hooks import connection
@@ -152,7 +154,7 @@ WORKS = "The connection works: the service accepts the token"
             {"status_code": 404, "text": "<html>nginx"},
             {},
             False,
-            r"^connection test: HTTP 404.*\nThis does not say that .* is missing.* Check that the connection's host",
+            r"^connection test: HTTP 404, which may be a front end's.*\n.*check .* that the connection's host",
         ),
         (
             {"status_code": 401},
@@ -219,3 +221,18 @@ def test_an_upload_during_which_airflow_ends_the_task_is_unknown(service: reques
         CloudStoreHook().upload_from_url("https://h/f")
     with pytest.raises(ended):
         CloudStoreHook().delete_folder("d1")
+
+
+@pytest.mark.parametrize("ended", TASK_ENDED)
+def test_so_is_one_whose_response_has_arrived_and_is_not_read_yet(service: requests_mock.Mocker, ended: Any) -> None:
+    def end(frame: Any, event: str, _: Any) -> Any:
+        if event == "line" and service.called:
+            raise ended
+        return end if frame.f_code is BlockingClient.perform.__code__ else None
+
+    service.post(requests_mock.ANY, json={"file_id": "f1"})
+    tracing = sys.gettrace()
+    with pytest.raises(exceptions.OutcomeUnknownError, match=f"the task ended with {ended.__name__}"):
+        sys.settrace(end)
+        CloudStoreHook().upload_from_url("https://h/f")
+    sys.settrace(tracing)

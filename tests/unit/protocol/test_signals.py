@@ -64,7 +64,7 @@ def test_what_is_asked_for_and_what_earlier_attempts_left_open_decide_too(
 ) -> None:
     ended = judged(operation, got, **known)
     if isinstance(ended, exceptions.CloudStoreError):
-        says_so = "earlier attempt may have been carried out" in ended.advice
+        says_so = "earlier attempt may have been carried out" in ended.reason
         assert says_so is (known.get("in_doubt", False) and not ended.may_have_effect)
     assert (type(ended) if isinstance(ended, exceptions.CloudStoreError) else ended.existed) == verdict
 
@@ -120,3 +120,12 @@ def test_a_503_with_a_time_that_is_a_web_page_leaves_an_upload_in_doubt() -> Non
     got = response(503, b"<!DOCTYPE html><h1>Error 503 Backend fetch failed</h1>", retry_after="5")  # Varnish's
     assert type(judged(UploadFromUrl, got)) is exceptions.OutcomeUnknownError
     assert judged(DeleteFolder, got).retry_after == 5
+
+
+def test_what_must_not_be_repeated_is_unknown_where_a_link_is_not_ready_yet() -> None:
+    class Copy(CreateDownloadLink):
+        may_be_repeated = False
+
+    for got in (response(202, b""), response(200, {"status": "pending"})):
+        assert type(judged(CreateDownloadLink, got)) is exceptions.NotFoundError
+        assert type(judged(Copy, got)) is exceptions.OutcomeUnknownError
