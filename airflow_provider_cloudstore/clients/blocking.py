@@ -180,8 +180,7 @@ def _prepare(request: Request) -> requests.PreparedRequest:
     """Prepare a request with its URL exactly as encoded, because requests' own preparation would normalize it."""
     prepared = requests.PreparedRequest()
     prepared.method, prepared.url = request.method, request.url
-    # http.client encodes headers in Latin-1; this makes it send a token's characters in UTF-8, as aiohttp does.
-    prepared.headers = CaseInsensitiveDict((name, value.encode().decode("latin-1")) for name, value in request.headers.items())
+    prepared.headers = CaseInsensitiveDict(request.headers)
     if request.body is not None:
         prepared.body = request.body.decode("ascii")  # text, like a form encoded by requests, because mocks compare it
         prepared.headers["Content-Length"] = str(len(request.body))

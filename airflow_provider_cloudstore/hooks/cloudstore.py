@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
@@ -196,7 +195,7 @@ class CloudStoreHook(BaseHook):
         try:
             settings = replace(self.read_settings(), conn_id="")
             lines += [f"The connection {warning}" for warning in settings.warnings]
-            with BlockingClient(settings, partial(exchange_keys, settings)) as client:
+            with BlockingClient(exchange_keys(settings)) as client:
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)  # a front end's 404 has no words of a service

@@ -84,8 +84,8 @@ def _token(reading: Reading) -> str | None:
     service = reading.settings.service
     candidates: Iterable[Any] = service.token_path.values_in(reading.data)
     if isinstance(text := reading.data, str):
-        is_known = any(map(reading.matches, (service.token_refused_pattern, service.not_found_pattern)))
-        is_message = not reading.is_2xx or len(text) < _MIN_BARE_TOKEN or is_pending(text) or is_known
+        is_known = is_pending(text) or reading.refuses_token or reading.matches(service.not_found_pattern)
+        is_message = not reading.is_2xx or len(text) < _MIN_BARE_TOKEN or is_known
         candidates = [] if is_message else [text]
     for token in _texts(candidates, reading.secrets):
         if _URL.match(token) or not re.search(r"\s", token):

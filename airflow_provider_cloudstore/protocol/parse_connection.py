@@ -102,8 +102,8 @@ def _base_url(connection: Any, api_path: str, *, allow_http: bool) -> str:
 
 
 def _access_token(password: str) -> Secret:
-    if re.search("[\\s\x00-\x1f\x7f\ud800-\udfff]", password):
-        problem = "contains a space, line break or control character, or is not valid Unicode"
+    if not re.fullmatch("[!-~]+", password):
+        problem = "contains a space, a line break or a character that is not ASCII"
         advice = "Set the password to the token alone."
         raise ConfigurationError(f"the access token in the connection's password {problem}", advice=advice)
     return Secret(password)

@@ -79,16 +79,23 @@ class Reading:
         """The first of the texts, for an error: without secrets, and then cut, because half a secret would not be recognized."""
         return self.redacted(next(iter(self.texts), ""))[:_MAX_MESSAGE_LENGTH]
 
-    def matches(self, pattern: re.Pattern[str] | None) -> bool:
-        """Whether a pattern matches one of the service's texts, or anything in the body if it is the connection's own.
+    @property
+    def refuses_token(self) -> bool:
+        """Whether the body matches ``token_refused_pattern``; without such a pattern, whether the service's words mean that."""
+        pattern = self.settings.service.token_refused_pattern
+        return self.matches(pattern) if pattern else self._searches(convention.REFUSED_TOKEN_WORDS, self.texts)
 
-        Web pages are not searched, nor is a response whose HTTP status leaves it open whether the call was carried out.
-        """
-        status = self.response.status
-        if not pattern or self.problem or self.data is None or 500 <= status <= 599:
+    def matches(self, pattern: re.Pattern[str] | None) -> bool:
+        """Whether a pattern matches anything in the body, as it came, as parsed, or in the service's texts."""
+        if pattern is None:
             return False
-        body = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
-        return any(map(pattern.search, self.texts if pattern is convention.REFUSED_TOKEN_WORDS else (*body, *self.texts)))
+        as_it_came, as_parsed = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
+        return self._searches(pattern, [as_it_came, as_parsed, *self.texts])
+
+    def _searches(self, pattern: re.Pattern[str], texts: list[str]) -> bool:
+        """Search texts for a pattern, unless the response is a web page, or its HTTP status leaves open what was done."""
+        is_searched = not self.problem and self.data is not None and not 500 <= self.response.status <= 599
+        return is_searched and any(map(pattern.search, texts))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""

@@ -47,8 +47,8 @@ class Service:
         extras.pattern,
         'A case-insensitive regular expression. Errors that match count as "not found".',
     )
-    token_refused_pattern: re.Pattern[str] = declare(
-        convention.REFUSED_TOKEN_WORDS,
+    token_refused_pattern: re.Pattern[str] | None = declare(
+        None,
         extras.pattern,
         "A case-insensitive regular expression. Errors that match count as HTTP 401.",
     )

@@ -102,7 +102,7 @@ def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal
         return signal
     service = reading.settings.service
     not_found = service.not_found_pattern if operation.subject_must_exist else None
-    if reading.matches(service.token_refused_pattern):
+    if reading.refuses_token:
         return TOKEN_REFUSED
     if reading.matches(not_found):
         return MISSING
