@@ -36,7 +36,7 @@ _AT_ADDRESS = "{seen} ({address})"
 # Requests without a complete response.
 UNREACHABLE = Signal(exceptions.ServiceUnreachableError, reason=_AT_ADDRESS)
 IN_DOUBT = Signal(exceptions.TransientServiceError)
-"""The request may have been carried out; so it is after HTTP 408, most 5xx, and "internal error" in a 2xx."""
+"""The request may have been carried out; so it is after HTTP 408, most 5xx, and a 2xx that states a 5xx or "internal error"."""
 
 # Errors of the service.
 LIMITED = Signal(exceptions.RateLimitError)
