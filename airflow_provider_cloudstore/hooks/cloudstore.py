@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -117,7 +117,7 @@ class CloudStoreHook(BaseHook):
         :returns: the folder, the time of the request, and the response.
         :raises NotFoundError: if there is no such folder.
         """
-        return _perform(self._http, DeleteFolder(self.settings, folder_id, ignore_missing=ignore_missing))
+        return _perform(self._http, DeleteFolder, folder_id, ignore_missing=ignore_missing)
 
     def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
@@ -130,7 +130,7 @@ class CloudStoreHook(BaseHook):
         :returns: the redacted URL, the time of the request, the response, and the file's id if the response has it.
         :raises OutcomeUnknownError: if the upload may have been queued, and you did not opt in to resending.
         """
-        return _perform(self._http, UploadFromUrl(self.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome))
+        return _perform(self._http, UploadFromUrl, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
 
     def create_download_link(self, file_id: str) -> DownloadLink:
         """Create a time-limited download token for a file (``GET /file/download``).
@@ -139,7 +139,7 @@ class CloudStoreHook(BaseHook):
         :returns: the token, and its URL and expiry if the response has them.
         :raises InvalidResponseError: if the service's response has no token.
         """
-        return _perform(self._http, CreateDownloadLink(self.settings, file_id))
+        return _perform(self._http, CreateDownloadLink, file_id)
 
     def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
@@ -157,7 +157,7 @@ class CloudStoreHook(BaseHook):
         :raises InvalidInputError: if the call cannot be sent, or if the hook has a method for it, such as :meth:`delete_folder`.
         :raises OutcomeUnknownError: if a POST may have been carried out.
         """
-        return _perform(self._http, CustomCall(self.settings, method, path, parameters or {}, idempotent=idempotent))
+        return _perform(self._http, CustomCall, method, path, parameters, idempotent=idempotent)
 
     def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
         """Download a file. A broken download resumes with a new link. Links are neither logged nor stored.
@@ -180,7 +180,7 @@ class CloudStoreHook(BaseHook):
     def poll_file(self, file_id: str) -> DownloadLink | CloudStoreError:
         """Check once whether a file is available, and return its link, or the error by which a wait goes on or ends."""
         try:
-            return _perform(self._http, CreateDownloadLink(self.settings, file_id), max_attempts=1)
+            return _perform(self._http, CreateDownloadLink, file_id, max_attempts=1)
         except CloudStoreError as error:
             return error
 
@@ -215,8 +215,11 @@ class CloudStoreHook(BaseHook):
         return read_connection(self.cloudstore_conn_id, self.get_connection)
 
 
-def _perform(client: BlockingClient, operation: Operation[T], max_attempts: int = 0) -> T:
+def _perform(
+    client: BlockingClient, kind: Callable[..., Operation[T]], *arguments: Any, max_attempts: int = 0, **options: Any
+) -> T:
     """Perform an operation, and mask the credentials in its arguments and its result."""
+    operation = kind(client.settings, *arguments, **options)
     mask(operation.secrets)
     result = client.perform(operation, max_attempts=max_attempts)
     mask(operation.secrets_of(result))
@@ -229,7 +232,7 @@ def _download(client: BlockingClient, file_id: str, target: Any, expected_sha256
     from airflow_provider_cloudstore.stores import atomic_write, resolve_target
 
     def create_link(file_id: str) -> DownloadLink:
-        return _perform(client, CreateDownloadLink(client.settings, file_id))
+        return _perform(client, CreateDownloadLink, file_id)
 
     download = Download(file_id, client.settings, expected_sha256=expected_sha256)
     path, path_text = resolve_target(target, download.file_id)
@@ -302,32 +305,28 @@ class CloudStoreAsyncHook(BaseHook):
         if not settings.keys:
             return settings
         async with AsyncClient(settings) as client:
-            return await _perform_async(client, Authorize(settings))
+            return await _perform_async(client, Authorize)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""
-        client = await self._open_client()
-        return await _perform_async(client, DeleteFolder(client.settings, folder_id, ignore_missing=ignore_missing))
+        return await _perform_async(await self._open_client(), DeleteFolder, folder_id, ignore_missing=ignore_missing)
 
     async def upload_from_url(
         self, url: str, parameters: Mapping[str, str | int] | None = None, *, retry_unknown_outcome: bool = False
     ) -> RemoteUpload:
         """See :meth:`CloudStoreHook.upload_from_url`."""
         client = await self._open_client()
-        operation = UploadFromUrl(client.settings, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
-        return await _perform_async(client, operation)
+        return await _perform_async(client, UploadFromUrl, url, parameters, retry_unknown_outcome=retry_unknown_outcome)
 
     async def create_download_link(self, file_id: str) -> DownloadLink:
         """See :meth:`CloudStoreHook.create_download_link`."""
-        client = await self._open_client()
-        return await _perform_async(client, CreateDownloadLink(client.settings, file_id))
+        return await _perform_async(await self._open_client(), CreateDownloadLink, file_id)
 
     async def request(
         self, method: str, path: str, parameters: Mapping[str, str | int] | None = None, *, idempotent: bool = False
     ) -> Any:
         """See :meth:`CloudStoreHook.request`."""
-        client = await self._open_client()
-        return await _perform_async(client, CustomCall(client.settings, method, path, parameters or {}, idempotent=idempotent))
+        return await _perform_async(await self._open_client(), CustomCall, method, path, parameters, idempotent=idempotent)
 
     async def download(self, file_id: str, target: Any, *, expected_sha256: str | None = None) -> DownloadedFile:
         """See :meth:`CloudStoreHook.download`. It runs in a thread, and begins with the token of the other calls."""
@@ -351,8 +350,9 @@ class CloudStoreAsyncHook(BaseHook):
             return error
 
 
-async def _perform_async(client: AsyncClient, operation: Operation[T]) -> T:
+async def _perform_async(client: AsyncClient, kind: Callable[..., Operation[T]], *arguments: Any, **options: Any) -> T:
     """Perform an operation, and mask the credentials in its arguments and its result."""
+    operation = kind(client.settings, *arguments, **options)
     await amask(operation.secrets)
     result = await client.perform(operation)
     await amask(operation.secrets_of(result))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from airflow_provider_cloudstore import exceptions
 from airflow_provider_cloudstore.exceptions import InvalidInputError
@@ -35,7 +35,7 @@ class CustomCall(Operation[Json]):
     }
 
     def __init__(
-        self, settings: Settings, method: str, path: str, parameters: Mapping[str, str | int], *, idempotent: bool = False
+        self, settings: Settings, method: str, path: str, parameters: Mapping[str, Any] | None = None, *, idempotent: bool = False
     ) -> None:
         self.method = method.upper() if isinstance(method, str) else ""
         if self.method not in ("GET", "POST"):

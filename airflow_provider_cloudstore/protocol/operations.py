@@ -62,7 +62,7 @@ class Operation(Generic[T]):
         try:
             given = zip(self.own_parameters.items(), arguments, strict=True)
             own = {name: guard(value, settings) for (name, guard), value in given}
-            self.arguments = own | _validate_others(others or {}, ("access_token", *self.own_parameters))
+            self.arguments = own | _validate_others({} if others is None else others, ("access_token", *self.own_parameters))
         except InvalidInputError as error:
             raise replace(error, operation=self.name) from None
         self.subject = next(iter(own.values()), "")

@@ -92,16 +92,19 @@ def of_status(status: int) -> Signal:
 def signal_of(reading: Reading, operation: Operation[Any], found: Any) -> Signal | None:
     """Return the signal of a response; None if it is a success.
 
-    First, status and body decide, by the numbered rules in docs/operate/responses.md. Then, unless they leave an upload in doubt,
-    the service's patterns may overrule them.
+    First, status and body decide, by the numbered rules in docs/operate/responses.md. Then the service's patterns may overrule
+    an error, unless it leaves an upload in doubt.
 
     :param found: the operation's result, if :meth:`Operation.find` found it in the response; otherwise None.
     """
     signal = _of_2xx(reading, operation, found) if reading.is_2xx else _of_other_status(reading)
     if signal is None or error_of(signal, operation) is exceptions.OutcomeUnknownError:
         return signal
-    service = reading.settings.service
-    not_found = service.not_found_pattern if operation.subject_must_exist else None
+    return _overruled(signal, reading, operation)
+
+
+def _overruled(signal: Signal, reading: Reading, operation: Operation[Any]) -> Signal:
+    not_found = reading.settings.service.not_found_pattern if operation.subject_must_exist else None
     if reading.refuses_token:
         return TOKEN_REFUSED
     if reading.matches(not_found):
@@ -126,8 +129,12 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
     is_pending = reading.response.status == 202 or convention.is_pending(reading.data)
     if lacks_result and is_pending and operation.subject_must_exist and operation.may_be_repeated:  # rule 2
         return NOT_YET
-    if not _is_error(reading, operation, found):  # a success, or rule 7
-        return WITHOUT_RESULT if lacks_result else None
+    if _is_error(reading, operation, found):
+        return _of_reported_error(reading, operation, found)
+    return WITHOUT_RESULT if lacks_result else None  # rule 7, or a success
+
+
+def _of_reported_error(reading: Reading, operation: Operation[Any], found: Any) -> Signal:
     if found is not None and not operation.may_be_repeated:  # rule 3
         return ERROR_WITH_ID
     if any(map(convention.INTERNAL_ERROR_WORDS.search, reading.texts)):  # rule 4

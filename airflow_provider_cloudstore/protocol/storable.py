@@ -27,8 +27,8 @@ def storable(value: Any, clean: Callable[[str], str] = str, *, max_bytes: float 
     """Return ``value`` as plain data of limited size, with finite numbers, and with strings and keys safe for every serializer.
 
     A number that does not fit becomes a string, a NUL or a lone surrogate becomes U+FFFD, and a key that begins with ``__`` is
-    prefixed with ``key``. A text is masked if its key, or a key above it, is the name of a credential. A note replaces a value
-    that is too large.
+    prefixed with ``key``. Texts and numbers are masked if their key, or a key above it, is the name of a credential. A note
+    replaces a value that is too large.
 
     :param value: parsed JSON, which ``reading.py`` does not let be nested too deeply.
     :param clean: removes secrets from a string, a key or a number.
@@ -39,9 +39,11 @@ def storable(value: Any, clean: Callable[[str], str] = str, *, max_bytes: float 
 
 
 def _stored(value: Any, clean: Callable[[str], str], *, is_credential: bool) -> Json:
-    if value is None or isinstance(value, bool) or (isinstance(value, (int, float)) and _is_exact(value, clean)):
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
+        if not is_credential and _is_exact(value, clean):
+            return value
         value = json.dumps(value)
     if isinstance(value, str):
         return MASK if is_credential and not is_word(value) else _text(value, clean)

@@ -76,10 +76,14 @@ def test_a_secret_is_replaced_in_texts_keys_and_numbers_wherever_they_are() -> N
         "Authorization", "x-auth", "password2",
     ],
 )  # fmt: skip
-def test_a_text_whose_name_says_that_it_is_a_credential_is_masked(name: str) -> None:
+def test_what_has_the_name_of_a_credential_is_masked(name: str) -> None:
     assert storable([{"data": {name: "abc", "file_id": "f1"}}]) == [{"data": {name: "***", "file_id": "f1"}}]
-    assert storable({name: ["abc", 2**63, {"value": "abc", "used": 5}]}) == {name: ["***", "***", {"value": "***", "used": 5}]}
-    for said in (None, True, 5, 1.5, "false", "Production"):
+    assert storable({name: ["abc", 2**63, {"value": "abc", "used": 5}]}) == {
+        name: ["***", "***", {"value": "***", "used": "***"}]
+    }
+    for secret in (482913, 0.5):
+        assert storable({name: secret}) == {name: "***"}
+    for said in (None, True, "false", "Production"):
         assert storable({name: said}) == {name: said}
 
 
