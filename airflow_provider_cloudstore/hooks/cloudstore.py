@@ -17,7 +17,6 @@ from airflow_provider_cloudstore.hooks.connection import (
     read_connection,
     read_connection_async,
 )
-from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
@@ -205,7 +204,9 @@ class CloudStoreHook(BaseHook):
 
     def renew_settings(self) -> Settings:
         """Read the Airflow connection again, and get a new token if it has keys."""
-        return exchange_keys(self.read_settings())
+        settings = exchange_keys(self.read_settings())
+        mask(settings.secrets)
+        return settings
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before.
@@ -299,13 +300,9 @@ class CloudStoreAsyncHook(BaseHook):
         return shared.client
 
     async def _renew(self) -> Settings:
-        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
-
-        settings = await read_connection_async(self.cloudstore_conn_id)
-        if not settings.keys:
-            return settings
-        async with AsyncClient(settings) as client:
-            return await _perform_async(client, Authorize)
+        settings = await asyncio.to_thread(exchange_keys, await read_connection_async(self.cloudstore_conn_id))
+        await amask(settings.secrets)
+        return settings
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""
