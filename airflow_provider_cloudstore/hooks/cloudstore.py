@@ -194,7 +194,9 @@ class CloudStoreHook(BaseHook):
         try:
             settings = replace(self.read_settings(), conn_id="")
             lines += [f"The connection {warning}" for warning in settings.warnings]
-            with BlockingClient(exchange_keys(settings)) as client:
+            settings = exchange_keys(settings)
+            mask(settings.secrets)
+            with BlockingClient(settings) as client:
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)  # a front end's 404 has no words of a service

@@ -50,7 +50,10 @@ class Operation(Generic[T]):
     may_be_repeated: bool
     """Whether to send the operation again if its outcome is unknown: it is idempotent, or the caller opted in."""
     subject_must_exist: bool
-    """Whether the subject must exist, so that a response can say that it does not, or not yet; an upload creates its subject."""
+    """Whether the subject must exist, so that a response can say that it does not; an upload creates its subject."""
+    may_be_pending: bool = False
+    """Whether HTTP 202 or a state such as ``pending`` in place of the result means that the subject is not there yet: asking again
+    must do no harm."""
     must_find: str = ""
     """What :meth:`find` must find for a response to be a success, such as ``token``; empty if it need not find anything."""
     error_if_refused: type[CloudStoreError] = exceptions.AuthenticationError
@@ -224,7 +227,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
     key, name, hook_method = "link", "download link", "create_download_link"
     method, path = "GET", "/file/download"
     own_parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
-    may_be_repeated = subject_must_exist = True
+    may_be_repeated = subject_must_exist = may_be_pending = True
     must_find = "token"
     hints: ClassVar = {
         exceptions.InvalidResponseError: (

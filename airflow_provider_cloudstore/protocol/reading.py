@@ -1,4 +1,4 @@
-"""Reads a response: its body, and the service's message. ``signals.py`` decides what the response means."""
+"""Reads a response: parses its body, and finds words and numbers of the service in it. ``signals.py`` decides what they mean."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Reading:
         return self._searches(pattern, [as_it_came, as_parsed, *self.texts])
 
     def _searches(self, pattern: re.Pattern[str], texts: list[str]) -> bool:
-        """Search texts for a pattern, unless the response is a web page, or its HTTP status leaves open what was done."""
+        """Search texts for a pattern, unless the response is a web page, or its HTTP status leaves it open what was done."""
         is_searched = not self.problem and self.data is not None and not 500 <= self.response.status <= 599
         return is_searched and any(map(pattern.search, texts))
 

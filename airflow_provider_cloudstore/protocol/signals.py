@@ -127,7 +127,7 @@ def _of_2xx(reading: Reading, operation: Operation[Any], found: Any) -> Signal |
         return NOT_A_RESPONSE
     lacks_result = bool(operation.must_find) and found is None
     is_pending = reading.response.status == 202 or convention.is_pending(reading.data)
-    if lacks_result and is_pending and operation.subject_must_exist and operation.may_be_repeated:  # rule 2
+    if lacks_result and is_pending and operation.may_be_pending:  # rule 2
         return NOT_YET
     if _is_error(reading, operation, found):
         return _of_reported_error(reading, operation, found)

@@ -122,10 +122,11 @@ def test_a_503_with_a_time_that_is_a_web_page_leaves_an_upload_in_doubt() -> Non
     assert judged(DeleteFolder, got).retry_after == 5
 
 
-def test_what_must_not_be_repeated_is_unknown_where_a_link_is_not_ready_yet() -> None:
+def test_only_a_link_is_not_ready_yet_and_what_must_not_be_repeated_is_unknown_without_its_result() -> None:
     class Copy(CreateDownloadLink):
-        may_be_repeated = False
+        may_be_repeated = may_be_pending = False
 
     for got in (response(202, b""), response(200, {"status": "pending"})):
         assert type(judged(CreateDownloadLink, got)) is exceptions.NotFoundError
         assert type(judged(Copy, got)) is exceptions.OutcomeUnknownError
+    assert [operation for operation in OPERATIONS if operation.may_be_pending] == [CreateDownloadLink]
