@@ -81,14 +81,14 @@ class CloudStoreOperator(BaseOperator):
 
     def _push(self, context: Context, key: str, value: Any) -> None:
         """Push an XCom under ``key`` if the task pushes XComs. In a unit test without a task instance, do nothing."""
-        if self.do_xcom_push and (ti := context.get("ti")):
+        if self.do_xcom_push and (ti := context_or_empty(context).get("ti")):
             ti.xcom_push(key=key, value=value)
 
     def _push_file_page(self, context: Context, hook: CloudStoreHook, file_id: str) -> None:
         """Push the URL of a file's page for the link "File", if the connection defines that URL, which holds no token."""
         from airflow_provider_cloudstore.exceptions import CloudStoreError
 
-        if not file_id or not context.get("ti"):
+        if not file_id or not context_or_empty(context).get("ti"):
             return
         with suppress(CloudStoreError):  # a missing link is no reason to fail a task that has done its work
             if template := hook.settings.file_page_url:

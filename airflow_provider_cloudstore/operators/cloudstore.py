@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
@@ -78,7 +78,7 @@ class DownloadLinkOperator(WaitingOperator):
         with self._open_hook() as hook:
             if self.wait_for_file:
                 self._wait_for_file(hook, self.file_id)
-            return self._complete(context_or_empty(context), hook, self.file_id)
+            return self._complete(context, hook, self.file_id)
 
     def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> str:
         link = hook.create_download_link(file_id)
@@ -132,7 +132,7 @@ class DownloadFileOperator(WaitingOperator):
         with self._open_hook() as hook:
             if self.wait_for_file:
                 self._wait_for_file(hook, self.file_id)
-            return self._complete(context_or_empty(context), hook, self.file_id)
+            return self._complete(context, hook, self.file_id)
 
     def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> DownloadedFileXCom:
         file = hook.download(file_id, self.target, expected_sha256=self.expected_sha256)

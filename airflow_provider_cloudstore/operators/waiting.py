@@ -11,7 +11,6 @@ from airflow_provider_cloudstore.compat import AirflowException, BaseOperator, c
 from airflow_provider_cloudstore.operators.base import (
     CloudStoreOperator,
     FileLink,
-    context_or_empty,
     validate_positive,
 )
 
@@ -56,7 +55,7 @@ class WaitingOperator(CloudStoreOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Resume after a deferred wait."""
         with self._open_hook() as hook:
-            return self._complete(context_or_empty(context), hook, available_file(event))
+            return self._complete(context, hook, available_file(event))
 
     def _complete(self, context: Context, hook: CloudStoreHook, file_id: Any) -> Any:
         """Do what the task does once its file is available, and return the task's value."""

@@ -52,8 +52,8 @@ class Operation(Generic[T]):
     subject_must_exist: bool
     """Whether the subject must exist, so that a response can say that it does not; an upload creates its subject."""
     may_be_pending: bool = False
-    """Whether HTTP 202 or a state such as ``pending`` in place of the result means that the subject is not there yet: asking again
-    must do no harm."""
+    """Whether HTTP 202 or a state such as ``pending`` in place of the result means that the subject is not there yet, so that one
+    may ask again."""
     must_find: str = ""
     """What :meth:`find` must find for a response to be a success, such as ``token``; empty if it need not find anything."""
     error_if_refused: type[CloudStoreError] = exceptions.AuthenticationError

@@ -69,7 +69,7 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
         """Resume after a deferred wait."""
         file_id = available_file(event)
         with self._open_hook() as hook:  # Airflow asks the process that ends the task for the link "File"
-            self._push_file_page(context_or_empty(context), hook, file_id)
+            self._push_file_page(context, hook, file_id)
         return file_id
 
     def _begin_wait(self) -> FileWait:
