@@ -82,13 +82,17 @@ class CloudStoreError(AirflowException):
             setattr(self, part, one_line(getattr(self, part)))
         super().__init__(self.reason)  # pickle and copy recreate an error from this argument, then set its fields
 
+    @property
+    def about(self) -> str:
+        """The operation and its subject for a message, such as ``delete folder '42'``."""
+        return " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
+
     def __str__(self) -> str:
-        about = " ".join(part for part in (self.operation, f"'{self.subject}'" if self.subject else "") if part)
         tries = f" (attempt {self.attempts})" if self.attempts > 1 else ""
         pause = f", with Retry-After: {self.retry_after:,.0f} s" if self.retry_after and not self.permanent else ""
         todo = f"\n{self.advice}" if self.advice else ""
         unsent = "" if self.sent else "; nothing was sent"
-        return f"{about + ': ' if about else ''}{self.reason}{tries}{pause}{unsent}.{todo}"
+        return f"{self.about + ': ' if self.about else ''}{self.reason}{tries}{pause}{unsent}.{todo}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data, for a trigger's event. A user's subclass becomes its nearest base class here."""
@@ -179,7 +183,9 @@ class InvalidResponseError(CloudStoreError):
 class RequestRejectedError(CloudStoreError):
     """HTTP 409, 423, 507 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
-    default_advice = f"Airflow's retries apply. If this persists, check the arguments, and {_BASE_URL}"
+    default_advice = (
+        "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
+    )
 
 
 class PermissionDeniedError(RequestRejectedError):

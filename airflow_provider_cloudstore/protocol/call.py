@@ -128,7 +128,7 @@ class Attempt(Generic[T]):
             message=message,
             status=reading.response.status if reading else None,
             retry_after=reading.response.retry_after if reading else None,
-            advice=" ".join(filter(None, (operation.hints.get(kind), kind.default_advice))),
+            advice=" ".join(filter(None, (operation.hints.get(kind), signal.advice or kind.default_advice))),
         )
 
     def _message_and_details(self, reading: Reading, signal: Signal) -> tuple[str, str]:

@@ -86,11 +86,11 @@ def validate_folder_id(value: Any, protected: frozenset[str]) -> str:
     """
     folder_id = validate_text(value, "folder_id")
     problem = folder_id_problem(folder_id)
-    if text_of(value) != folder_id:
+    if (given := text_of(value)) != folder_id:
         problem = "white space stands around it"
     if problem:
         raise InvalidInputError(
-            f"folder_id {folder_id!r} is refused: {problem}, and deletion is permanent",
+            f"folder_id {given!r} is refused: {problem}, and deletion is permanent",
             advice="Set it to the id of a single folder, as the service shows it.",
         )
     if folder_id.casefold() in map(str.casefold, protected):

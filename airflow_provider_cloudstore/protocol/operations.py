@@ -20,9 +20,6 @@ from airflow_provider_cloudstore.results import DownloadLink, FolderDeletion, Re
 
 T = TypeVar("T")
 
-_REFUSALS = (exceptions.ServiceError, exceptions.RequestRejectedError)
-"""The errors by which a service may say that something is missing, in a way that nobody has declared."""
-
 Guard = Callable[[Any, Settings], str]
 """Returns an argument as it is sent, or raises :class:`InvalidInputError`."""
 
@@ -59,7 +56,7 @@ class Operation(Generic[T]):
     error_if_refused: type[CloudStoreError] = exceptions.AuthenticationError
     """The error if the service refuses the credentials."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
-    """What to do about an error of this operation, by the error's class, whose own advice follows."""
+    """What to do about an error of this operation, by the error's class; the advice of the signal or of the class follows."""
 
     def __init__(self, settings: Settings, *arguments: Any, others: Mapping[str, Any] | None = None) -> None:
         try:
@@ -157,7 +154,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     }
     may_be_repeated = subject_must_exist = True
     hints: ClassVar = {
-        **dict.fromkeys(_REFUSALS, "If this means that the folder is missing, extra 'not_found_pattern' must match it."),
+        exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
         exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True.",
     }
 
@@ -233,7 +230,7 @@ class CreateDownloadLink(Operation[DownloadLink]):
         exceptions.InvalidResponseError: (
             "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
         ),
-        **dict.fromkeys(_REFUSALS, "If this means that the file is not there (yet), extra 'not_found_pattern' must match it."),
+        exceptions.ServiceError: "If this means that the file is not there (yet), extra 'not_found_pattern' must match it.",
         exceptions.NotFoundError: (
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."
         ),

@@ -19,7 +19,7 @@ from airflow_provider_cloudstore.protocol.services import API_V2, SERVICES, Serv
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, EXTRAS, NO_TOKEN, Settings
 from airflow_provider_cloudstore.protocol.urls import AmbiguousUrlError, split_url, url_problem
 
-_PASSWORD_ADVICE = "Set it to the service's access token; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
+_PASSWORD_ADVICE = "Set it to the service's access token, or to the second key; in a URI: cloudstore://:TOKEN@files.example.com."  # noqa: S105
 
 _HOST_ADVICE = (
     "Set the host to the base URL, such as https://files.example.com:8443/prefix, and the password to the token. "

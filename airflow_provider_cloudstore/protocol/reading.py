@@ -43,9 +43,9 @@ class Reading:
 
     @property
     def status_text(self) -> str:
-        """The HTTP status for an error message, with what contradicts a 2xx."""
+        """The HTTP status for an error message, with what is wrong with the body, or contradicts a 2xx."""
         seen = f"HTTP {self.response.status}"
-        if self.is_2xx and self.problem:
+        if self.problem:
             return f"{seen} with {self.problem}"
         return f"{seen} that states {self.stated_status}" if self.stated_status else seen
 

@@ -52,7 +52,7 @@ class Retries:
             raise error
         when = f" in {pause:.1f} s" if pause else ""
         what = f"attempt {self.count} of {self.maximum} failed ({error.reason}); retrying{when}"
-        log.warning("%s '%s': %s", error.operation, error.subject, what)
+        log.warning("%s: %s", error.about, what)
         self.in_doubt = self.in_doubt or error.may_have_effect
         self.paused += pause
         return pause

@@ -25,10 +25,12 @@ class Signal:
     :param error: the class of the error, which declares its consequences and what to do about it; see :func:`error_of`.
     :param reason: what happened; ``{seen}`` stands for what was seen, and ``{missing}`` for what the response lacks. It names
         the connection and its ``{address}`` if these may be wrong.
+    :param advice: what to do, in place of the advice of the class.
     """
 
     error: type[CloudStoreError]
     reason: str = "{seen}"
+    advice: str = ""
 
 
 _AT_ADDRESS = "{seen} ({address})"
@@ -46,12 +48,21 @@ TOKEN_REFUSED = Signal(
 FORBIDDEN = Signal(exceptions.PermissionDeniedError, reason=_AT_ADDRESS)
 MISSING = Signal(exceptions.NotFoundError)
 """The service says that the subject does not exist."""
-NO_SUCH_PATH = Signal(exceptions.RequestRejectedError, reason="{seen}, which may be a front end's ({address})")
+NO_SUCH_PATH = Signal(
+    exceptions.RequestRejectedError,
+    reason=_AT_ADDRESS,
+    advice="Check that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL: "
+    "this may be another server's response. If it is the service's, and means that the folder or file is missing, extra "
+    "'not_found_pattern' must match it.",
+)
 """HTTP 404 that does not mean a folder or file: it is not a JSON object, or does not match ``not_found_pattern``."""
 REJECTED = Signal(exceptions.RequestRejectedError)
 BAD_REQUEST = Signal(exceptions.BadRequestError)
-REDIRECT = Signal(exceptions.BadRequestError, reason="{seen}, a redirect, which is not followed ({address})")
-"""A followed redirect would take the token to another host."""
+REDIRECT = Signal(
+    exceptions.BadRequestError,
+    reason="{seen}, a redirect ({address})",
+    advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
+)
 
 # Responses with HTTP 2xx that are not a success.
 NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, reason=_AT_ADDRESS)

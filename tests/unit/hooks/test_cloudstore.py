@@ -154,7 +154,7 @@ WORKS = "The connection works: the service accepts the token"
             {"status_code": 404, "text": "<html>nginx"},
             {},
             False,
-            r"^connection test: HTTP 404, which may be a front end's.*\n.*check .* that the connection's host",
+            r"^connection test: HTTP 404 with a web page .*\nCheck that the connection's host",
         ),
         (
             {"status_code": 401},
