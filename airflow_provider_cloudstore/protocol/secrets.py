@@ -112,6 +112,8 @@ def _secrets_in_url(url: str) -> list[str]:
 
 _MIN_LENGTH = 3  # masking a shorter "secret" would garble every message
 _MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
+# The characters that are not encoded by a form, by a path, by requests and by yarl (aiohttp).
+_SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")  # in ?a=1&sig=2: "&sig=", "sig" and "2"
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")  # in ftp://user:pass@host: "://user:pass@"
@@ -122,7 +124,7 @@ def printed_forms(secret: Secret) -> set[str]:
     value = secret.reveal()
     if len(value) < _MIN_LENGTH:
         return set()
-    encoded = {encode(value, safe=safe, errors="replace") for encode in (quote, quote_plus) for safe in ("", "/")}  # form, path
+    encoded = {encode(value, safe=safe, errors="replace") for encode in (quote, quote_plus) for safe in _SAFE_CHARACTERS}
     in_json = {json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
     return {value} | encoded | in_json | {form.replace("/", r"\/") for form in in_json}  # the last is PHP's
 
