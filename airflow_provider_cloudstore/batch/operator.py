@@ -11,7 +11,7 @@ from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_positive
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, context_or_empty, validate_flags, validate_positive
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class RemoteUrlBatchUploadOperator(CloudStoreOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        validate_flags(retry_unknown_outcome=retry_unknown_outcome)
         if not 1 <= max_concurrency <= 500:
             raise ValueError(f"max_concurrency must be from 1 to 500, not {max_concurrency!r}")
         if requests_per_second is not None:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import replace
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import requests
 import urllib3
@@ -74,7 +74,8 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
             while True:
                 answer = attempts.send(answer)
         except StopIteration as done:
-            return cast("T", done.value)
+            result: T = done.value
+            return result
         except TASK_ENDED as error:
             attempts.throw(error)  # if Airflow ended the task between two steps, the loop says what that means
             raise

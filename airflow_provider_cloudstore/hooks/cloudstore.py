@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
@@ -17,6 +18,7 @@ from airflow_provider_cloudstore.hooks.connection import (
     read_connection,
     read_connection_async,
 )
+from airflow_provider_cloudstore.protocol.authorize import Authorize
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
@@ -190,25 +192,22 @@ class CloudStoreHook(BaseHook):
         """
         from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
-        works, lines = True, ["The connection works: the service accepts the token."]
+        works, lines = True, ["The connection works: the service creates links."]
         try:
             settings = replace(self.read_settings(), conn_id="")
             lines += [f"The connection {warning}" for warning in settings.warnings]
-            settings = exchange_keys(settings)
-            mask(settings.secrets)
-            with BlockingClient(settings) as client:
+            with BlockingClient(settings, partial(exchange_keys, settings)) as client:
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)  # a front end's 404 has no words of a service
+            lines[0] = f"The connection works. Of a file that does not exist, the service says: {error.message}"
             if not works:
                 lines[0] = str(replace(error, operation="connection test", subject=""))
         return works, "\n".join(lines)
 
     def renew_settings(self) -> Settings:
         """Read the Airflow connection again, and get a new token if it has keys."""
-        settings = exchange_keys(self.read_settings())
-        mask(settings.secrets)
-        return settings
+        return exchange_keys(self.read_settings())
 
     def read_settings(self) -> Settings:
         """Read the Airflow connection, even if it was read before.
@@ -302,9 +301,13 @@ class CloudStoreAsyncHook(BaseHook):
         return shared.client
 
     async def _renew(self) -> Settings:
-        settings = await asyncio.to_thread(exchange_keys, await read_connection_async(self.cloudstore_conn_id))
-        await amask(settings.secrets)
-        return settings
+        from airflow_provider_cloudstore.clients.asynchronous import AsyncClient
+
+        settings = await read_connection_async(self.cloudstore_conn_id)
+        if not settings.keys:
+            return settings
+        async with AsyncClient(settings) as client:
+            return await _perform_async(client, Authorize)
 
     async def delete_folder(self, folder_id: str, *, ignore_missing: bool = False) -> FolderDeletion:
         """See :meth:`CloudStoreHook.delete_folder`."""

@@ -48,7 +48,7 @@ async def read_connection_async(conn_id: str) -> Settings:
 
 
 def exchange_keys(settings: Settings) -> Settings:
-    """Return the settings with a new token, which the caller masks, if the connection has keys; otherwise, return them unchanged.
+    """Return the settings with a new token, and mask it, if the connection has keys; otherwise, return them unchanged.
 
     :raises ConfigurationError: if the service refuses the keys.
     """
@@ -57,7 +57,9 @@ def exchange_keys(settings: Settings) -> Settings:
     from airflow_provider_cloudstore.clients.blocking import BlockingClient
 
     with BlockingClient(settings) as client:
-        return client.perform(Authorize(settings))
+        settings = client.perform(Authorize(settings))
+    mask(settings.secrets)
+    return settings
 
 
 def _parsed(conn_id: str, connection: Connection | None) -> Settings:

@@ -41,6 +41,13 @@ def context_or_empty(context: Context | None) -> Context:
     return cast("Context", context) if issubclass(type(context), Mapping) else {}  # isinstance would accept a mock of a dict
 
 
+def validate_flags(**flags: object) -> None:
+    """Reject strings as flags that may cause harm, because ``"no"`` and ``"false"`` would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {value!r}")
+
+
 def validate_positive(name: str, value: object) -> float:
     """Return a rate or a duration in seconds from a number or, as Airflow's own sensors accept it, a ``timedelta``."""
     number = value.total_seconds() if isinstance(value, timedelta) else value

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cloudstore.batch.operator import RemoteUrlBatchUploadOperator
-from airflow_provider_cloudstore.operators.base import CloudStoreOperator
+from airflow_provider_cloudstore.operators.base import CloudStoreOperator, validate_flags
 from airflow_provider_cloudstore.operators.upload import RemoteUrlUploadOperator
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
@@ -43,6 +43,7 @@ class DeleteFolderOperator(CloudStoreOperator):
 
     def __init__(self, *, folder_id: str | int | XComArg, ignore_missing: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        validate_flags(ignore_missing=ignore_missing)
         self.folder_id: Any = folder_id
         self.ignore_missing = ignore_missing
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.operators.base import context_or_empty
+from airflow_provider_cloudstore.operators.base import context_or_empty, validate_flags
 from airflow_provider_cloudstore.operators.waiting import WaitingOperator
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class RemoteUrlUploadOperator(WaitingOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        validate_flags(retry_unknown_outcome=retry_unknown_outcome)
         self.url: Any = url
         self.parameters: Any = parameters
         self.retry_unknown_outcome = retry_unknown_outcome

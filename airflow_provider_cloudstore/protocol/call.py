@@ -56,12 +56,12 @@ def attempts_of(
         attempt = Attempt(operation, client.settings, retries.count, retries.in_doubt)
         try:
             ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
+            if not isinstance(ended, CloudStoreError):
+                return ended
         except TASK_ENDED as error:
             if operation.may_be_repeated:
                 raise
             ended = attempt.without_response(TransportFailure(sent=True, reason=f"the task ended with {type(error).__name__}"))
-        if not isinstance(ended, CloudStoreError):
-            return ended
         if isinstance(ended, AuthenticationError) and not has_renewed:
             has_renewed = yield client.renew(attempt.settings.access_token)
             if has_renewed:

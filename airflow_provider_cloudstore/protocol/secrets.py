@@ -50,7 +50,7 @@ _CREDENTIAL_NAME = re.compile(
 )
 # Common words: masking them would garble every log.
 _WORD = re.compile(
-    "true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
+    "[01]|true|false|yes|none|null|nil|undefined|nan|empty|unknown|enabled|disabled|required|optional"
     "|default|auto|all|any|public|private|internal|external|anonymous|guest|users?|demo|sandbox"
     "|prod|production|stage|staging|dev|development|test|testing|preview|local|live|main|master|latest|current"
     "|files?|data|download|upload|raw|text|json|csv|xml|html|name|value|home|index|git|bearer|basic",

@@ -65,13 +65,14 @@ REDIRECT = Signal(
 )
 
 # Responses with HTTP 2xx that are not a success.
-NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, reason=_AT_ADDRESS)
+NOT_A_RESPONSE = Signal(exceptions.InvalidResponseError, _AT_ADDRESS, exceptions.InvalidResponseError.default_advice)
 """The response cannot come from the service itself; it is a web page, for example."""
 NOT_YET = Signal(exceptions.NotFoundError, reason="{seen}: the file is not ready yet")
 WITHOUT_RESULT = Signal(exceptions.InvalidResponseError, "{seen}, but the response has no {missing} ({address})")
 ERROR_WITH_ID = Signal(
     exceptions.OutcomeUnknownError,
-    reason="{seen}, and the service reports an error beside the file's id (extra 'success_when' can declare that a success)",
+    reason="{seen}, and the service reports an error beside the file's id",
+    advice="If this response means success, extra 'success_when' must say so.",
 )
 STATED_ERROR = Signal(exceptions.ServiceError, reason="{seen}, but the service reports an error")
 

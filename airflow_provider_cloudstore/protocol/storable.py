@@ -42,9 +42,10 @@ def _stored(value: Any, clean: Callable[[str], str], *, is_credential: bool) -> 
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
-        if not is_credential and _is_exact(value, clean):
+        text = json.dumps(value)
+        if _is_exact(value) and clean(text) == text and (not is_credential or is_word(text)):
             return value
-        value = json.dumps(value)
+        value = text
     if isinstance(value, str):
         return MASK if is_credential and not is_word(value) else _text(value, clean)
     if isinstance(value, list):
@@ -55,11 +56,9 @@ def _stored(value: Any, clean: Callable[[str], str], *, is_credential: bool) -> 
     }
 
 
-def _is_exact(value: float, clean: Callable[[str], str]) -> bool:
-    """Whether every database returns the number unchanged, and the number holds no secret."""
-    is_in_range = value in _INTEGERS if isinstance(value, int) else math.isfinite(value) and abs(value) <= _EXACT
-    text = json.dumps(value)
-    return is_in_range and clean(text) == text
+def _is_exact(value: float) -> bool:
+    """Whether every database returns the number unchanged."""
+    return value in _INTEGERS if isinstance(value, int) else math.isfinite(value) and abs(value) <= _EXACT
 
 
 def _text(value: str, clean: Callable[[str], str]) -> str:

@@ -135,21 +135,21 @@ def test_the_async_hook_masks_the_secrets_of_its_calls_and_downloads(
 
 
 ENVELOPE = {"_status": "error", "response": "no entry"}
-WORKS = "The connection works: the service accepts the token"
+WORKS = "The connection works. Of a file that does not exist, the service says: "
 
 
 @pytest.mark.parametrize(
     ("answer", "extra", "works", "words"),
     [
-        ({"json": {"download_token": "t"}}, {}, True, f"^{WORKS}.$"),
+        ({"json": {"download_token": "t"}}, {}, True, r"^The connection works: the service creates links\.$"),
         (
             {"status_code": 404, "json": {"error": "no such file"}},
             {},
             True,
-            rf"^{WORKS}\.$",
+            f"^{WORKS}no such file$",
         ),
         ({"json": ENVELOPE}, {}, False, "no entry.*\n.*extra 'not_found_pattern' must match it."),
-        ({"json": ENVELOPE}, {"not_found_pattern": "no entry"}, True, WORKS),
+        ({"json": ENVELOPE}, {"not_found_pattern": "no entry"}, True, f"^{WORKS}no entry$"),
         (
             {"status_code": 404, "text": "<html>nginx"},
             {},

@@ -71,6 +71,7 @@ def test_a_gzip_manifest_with_a_named_column_is_queued_with_receipts(
     [
         {"max_concurrency": 501},
         {"requests_per_second": 0},
+        {"retry_unknown_outcome": "no"},
     ],
 )
 def test_an_argument_that_makes_no_sense_is_refused_in_the_dag_file(more: dict[str, Any]) -> None:

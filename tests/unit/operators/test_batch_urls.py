@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.batch.operator import parse_urls
-from airflow_provider_cloudstore.operators.cloudstore import DownloadLinkOperator
+from airflow_provider_cloudstore.operators.cloudstore import DeleteFolderOperator, DownloadLinkOperator, RemoteUrlUploadOperator
 from airflow_provider_cloudstore.sensors.cloudstore import FileAvailableSensor
 
 ONE = timedelta(minutes=1)
@@ -35,6 +35,15 @@ def test_what_is_neither_is_refused_without_being_shown(urls: Any) -> None:
     with pytest.raises(ValueError, match=r"^urls ") as refused:
         parse_urls(urls)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["no", 1])
+def test_what_is_no_bool_is_no_flag(value: Any) -> None:
+    """``retry_unknown_outcome="no"`` would be true in Python, and resend uploads that may have arrived."""
+    with pytest.raises(ValueError, match="retry_unknown_outcome must be True or False"):
+        RemoteUrlUploadOperator(task_id="t", url="https://h/f", retry_unknown_outcome=value)
+    with pytest.raises(ValueError, match="ignore_missing must be True or False"):
+        DeleteFolderOperator(task_id="t", folder_id="d1", ignore_missing=value)
 
 
 def test_what_is_no_number_of_seconds_is_refused_in_words_of_our_own() -> None:

@@ -230,7 +230,7 @@ def test_a_word_that_may_be_a_token_which_nobody_has_declared_is_not_shown(body:
 
 def test_the_error_of_an_unknown_upload_says_why_and_what_to_check() -> None:
     beside = {"status": "error", "file_id": "f1"}
-    for body, says in ((beside, "HTTP 200, and .* an error beside the file's id"), (b"<html>", "a web page in place of")):
+    for body, says in ((beside, "HTTP 200, and .* an error beside the file's id"), (b"<html>", "no proxy or login page")):
         with pytest.raises(exceptions.OutcomeUnknownError, match=says):
             result_of(UploadFromUrl(settings(), "https://h/f"), response(200, body))
 

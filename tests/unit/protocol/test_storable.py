@@ -83,7 +83,7 @@ def test_what_has_the_name_of_a_credential_is_masked(name: str) -> None:
     }
     for secret in (482913, 0.5):
         assert storable({name: secret}) == {name: "***"}
-    for said in (None, True, "false", "Production"):
+    for said in (None, True, 0, 1, "false", "Production"):
         assert storable({name: said}) == {name: said}
 
 
