@@ -184,7 +184,7 @@ class RequestRejectedError(CloudStoreError):
     """HTTP 409, 423, 507 or another 4xx: the same request may succeed later. Airflow's retries apply."""
 
     default_advice = (
-        "Airflow's retries apply. If this persists, check the connection's host (base URL) and the operator's arguments."
+        "Airflow's retries apply. If this persists, resolve what the service reports, or check the arguments and the base URL."
     )
 
 

@@ -200,7 +200,8 @@ class CloudStoreHook(BaseHook):
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)  # a front end's 404 has no words of a service
-            lines[0] = f"The connection works. Of a file that does not exist, the service says: {error.message}"
+            words = f"Of a file that does not exist, the service says: {error.message}"
+            lines[0] = f"{words}\nIf that means something else, check the host (base URL) and extra 'api_path'."
             if not works:
                 lines[0] = str(replace(error, operation="connection test", subject=""))
         return works, "\n".join(lines)

@@ -89,11 +89,11 @@ class Attempt(Generic[T]):
             return self.without_response(outcome)
         operation, reading = self.operation, read(outcome, self.settings, self._secrets)
         found = operation.find(reading)
-        if found:  # a message may repeat a token that is in the response
+        if found is not None:  # a message may repeat a token that is in the response
             reading = replace(reading, secrets=(*self._secrets, *operation.secrets_of(found)))
         signal = signals.signal_of(reading, operation, found)
         if signal is None:
-            return found or operation.result(reading)
+            return operation.result(reading) if found is None else found
         if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
         return self._error(signal, reading.status_text, reading)

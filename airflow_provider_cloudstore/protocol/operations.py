@@ -155,7 +155,7 @@ class DeleteFolder(Operation[FolderDeletion]):
     may_be_repeated = subject_must_exist = True
     hints: ClassVar = {
         exceptions.ServiceError: "If this means that the folder is missing, extra 'not_found_pattern' must match it.",
-        exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True.",
+        exceptions.NotFoundError: "If a missing folder is fine, set ignore_missing=True, which hides a wrong path, too.",
     }
 
     def __init__(self, settings: Settings, folder_id: Any, *, ignore_missing: bool = False) -> None:

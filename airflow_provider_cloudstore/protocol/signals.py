@@ -52,8 +52,8 @@ NO_SUCH_PATH = Signal(
     exceptions.RequestRejectedError,
     reason=_AT_ADDRESS,
     advice="Check that the connection's host is the base URL, and that extra 'api_path' is the path of the calls below that URL: "
-    "this may be another server's response. If it is the service's, and means that the folder or file is missing, extra "
-    "'not_found_pattern' must match it.",
+    "this may be another server's response. If it is the service's, no web page, and means that the folder or file is missing, "
+    "extra 'not_found_pattern' must match it.",
 )
 """HTTP 404 that does not mean a folder or file: it is not a JSON object, or does not match ``not_found_pattern``."""
 REJECTED = Signal(exceptions.RequestRejectedError)

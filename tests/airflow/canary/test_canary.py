@@ -19,7 +19,7 @@ from tests.real_airflow import RealAirflow
 
 pytestmark = pytest.mark.slow
 
-ACCESS_TOKEN = "canary+access/token=%&#é"
+ACCESS_TOKEN = "canary+access/token=%&#"
 LONGER_TOKEN = ACCESS_TOKEN + "-and-a-tail"  # begins with the shorter one
 DOWNLOAD_TOKEN = "canary+download/token=%&#é"
 PASSWORD = "canary+pass/word=%&#é x"
