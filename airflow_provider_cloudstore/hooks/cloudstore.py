@@ -200,8 +200,8 @@ class CloudStoreHook(BaseHook):
                 client.perform(CreateDownloadLink(settings, MISSING_FILE_ID), max_attempts=1)
         except CloudStoreError as error:
             works = isinstance(error, NotFoundError) and bool(error.message)  # a front end's 404 has no words of a service
-            words = f"Of a file that does not exist, the service says: {error.message}"
-            lines[0] = f"{words}\nIf that means something else, check the host (base URL) and extra 'api_path'."
+            words = f"The connection works if this is what the service says of a file that does not exist: {error.message}"
+            lines[0] = f"{words}\nOtherwise, check the host (base URL) and extra 'api_path'."
             if not works:
                 lines[0] = str(replace(error, operation="connection test", subject=""))
         return works, "\n".join(lines)

@@ -135,7 +135,7 @@ def test_the_async_hook_masks_the_secrets_of_its_calls_and_downloads(
 
 
 ENVELOPE = {"_status": "error", "response": "no entry"}
-WORKS = "Of a file that does not exist, the service says: "
+WORKS = "The connection works if this is what the service says of a file that does not exist: "
 
 
 @pytest.mark.parametrize(
