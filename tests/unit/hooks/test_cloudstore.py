@@ -232,7 +232,9 @@ def test_so_is_one_whose_response_has_arrived_and_is_not_read_yet(service: reque
 
     service.post(requests_mock.ANY, json={"file_id": "f1"})
     tracing = sys.gettrace()
-    sys.settrace(end)
-    with pytest.raises(exceptions.OutcomeUnknownError, match=f"the task ended with {ended.__name__}"):
-        CloudStoreHook().upload_from_url("https://h/f")
-    sys.settrace(tracing)
+    try:
+        sys.settrace(end)
+        with pytest.raises(exceptions.OutcomeUnknownError, match=f"the task ended with {ended.__name__}"):
+            CloudStoreHook().upload_from_url("https://h/f")
+    finally:
+        sys.settrace(tracing)
