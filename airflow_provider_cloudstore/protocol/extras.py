@@ -50,18 +50,22 @@ def extras_of(declaration: type[Any]) -> dict[str, Extra]:
     return {declared.name: declared.metadata["extra"] for declared in fields(declaration) if declared.metadata}
 
 
-def number(lowest: float, highest: float, parse: type[int] | type[float] = float) -> Parse:
-    """A number within bounds; with ``int``, a whole number."""
-    kind = "whole number" if parse is int else "number"
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Parses a number within bounds; with ``int``, a whole number."""
 
-    def checked(value: Any) -> float:
+    lowest: float
+    highest: float
+    parse: type[int] | type[float] = float
+
+    def __call__(self, value: Any) -> float:
+        """Return the number."""
         with suppress(ValueError):
-            parsed = parse(str(value))
-            if lowest <= parsed <= highest:
+            parsed = self.parse(str(value))
+            if self.lowest <= parsed <= self.highest:
                 return parsed
-        raise ValueError(f"must be a {kind} from {lowest:g} to {highest:g}")
-
-    return checked
+        kind = "whole number" if self.parse is int else "number"
+        raise ValueError(f"must be a {kind} from {self.lowest:g} to {self.highest:g}")
 
 
 def choice(*choices: str) -> Parse:

@@ -43,8 +43,11 @@ class Reading:
 
     @property
     def status_text(self) -> str:
-        """The HTTP status for an error message, with what is wrong with the body, or contradicts a 2xx."""
+        """The HTTP status for an error message, with a redirect's target, what is wrong with the body, or contradicts a 2xx."""
         seen = f"HTTP {self.response.status}"
+        if self.response.status // 100 == 3:
+            target = self.redacted(re.split("[?#]", self.response.headers.get("location", ""))[0])
+            return f"{seen}, a redirect to {target[:_MAX_MESSAGE_LENGTH]}" if target else f"{seen}, a redirect"
         if self.problem:
             return f"{seen} with {self.problem}"
         return f"{seen} that states {self.stated_status}" if self.stated_status else seen

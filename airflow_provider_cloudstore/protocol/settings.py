@@ -36,8 +36,8 @@ class Settings:
     """Whether an upload is in doubt if its response has no id, because the connection says where the id must be."""
     conn_id: str = ""
     warnings: tuple[str, ...] = field(default=(), compare=False)
-    timeout: float = declare(30, extras.number(0.001, 86_400), "Seconds to connect, and to receive the response.", "number")
-    max_attempts: int = declare(4, extras.number(1, 86_400, int), "Maximum requests per call.", "integer")
+    timeout: float = declare(30, extras.Number(0.001, 86_400), "Seconds to connect, and to receive the response.", "number")
+    max_attempts: int = declare(4, extras.Number(1, 86_400, int), "Maximum requests per call.", "integer")
     verify: bool | str = declare(True, extras.flag_or_path, "Verify TLS: true, false, or the path of a CA bundle.")
     proxy: Secret | None = declare(None, extras.parse_proxy, "URL of a proxy, with credentials percent-encoded.", "password")
     allow_http: bool = declare(False, extras.flag, "Allow http to other machines, which exposes the token.", "boolean")

@@ -60,7 +60,7 @@ REJECTED = Signal(exceptions.RequestRejectedError)
 BAD_REQUEST = Signal(exceptions.BadRequestError)
 REDIRECT = Signal(
     exceptions.BadRequestError,
-    reason="{seen}, a redirect ({address})",
+    reason=_AT_ADDRESS,
     advice="Redirects are not followed, to keep the token from other hosts. Set the connection's host to the final base URL.",
 )
 

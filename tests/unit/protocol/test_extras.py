@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cloudstore.exceptions import ConfigurationError
+from airflow_provider_cloudstore.protocol.extras import Number
 from airflow_provider_cloudstore.protocol.paths import Condition, Paths
 from airflow_provider_cloudstore.protocol.secrets import Secret
 from airflow_provider_cloudstore.protocol.services import SERVICES
@@ -52,10 +53,14 @@ def test_an_extra_that_is_absent_null_or_empty_has_its_default(key: str) -> None
     assert value_of(Settings("https://h", Secret("t")), key) == EXTRAS[key].default
 
 
-@pytest.mark.parametrize(("key", "lowest", "highest"), [("timeout", 0.001, 86_400), ("max_attempts", 1, 86_400)])
-def test_a_number_beyond_its_bounds_is_refused_with_them(key: str, lowest: float, highest: float) -> None:
-    assert [getattr(connected({key: bound}), key) for bound in (lowest, highest)] == [lowest, highest]
-    for beyond in (lowest / 2, highest + 1):
+NUMBERS = {key: extra.parse for key, extra in EXTRAS.items() if isinstance(extra.parse, Number)}
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_number_beyond_its_bounds_is_refused_with_them(key: str) -> None:
+    lowest, highest = NUMBERS[key].lowest, NUMBERS[key].highest
+    assert [value_of(connected({key: bound}), key) for bound in (lowest, highest)] == [lowest, highest]
+    for beyond in (lowest - 1, highest + 1):
         with pytest.raises(ConfigurationError, match=f"^extra '{key}' .* number from {lowest:g} to {highest:g}"):
             connected({key: beyond})
 

@@ -12,7 +12,7 @@ from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, UploadFromUrl
 from airflow_provider_cloudstore.protocol.reading import Reading, read
-from tests.support import CALLS, connected, ending, response, result_of, settings
+from tests.support import CALLS, TOKEN, connected, ending, response, result_of, settings
 
 
 def body_of(raw: Any = b"", **headers: str) -> Reading:
@@ -241,3 +241,17 @@ def test_an_upload_that_may_have_arrived_is_unknown_whatever_its_answer_says_of_
             result_of(UploadFromUrl(settings(), "https://h/f"), response(200, body))
         with pytest.raises(exceptions.AuthenticationError):
             result_of(CreateDownloadLink(settings(), "f1"), response(200, body))
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("https://u:hunter2@new.example.com/x?token=hunter2#hunter2", "to https://***@new.example.com/x (at "),
+        (f"/login/{TOKEN}", "to /login/*** (at "),
+        ("", "(at "),
+    ],
+)
+def test_a_redirect_is_shown_with_its_target_without_secrets(location: str, shown: str) -> None:
+    with pytest.raises(exceptions.BadRequestError) as refused:
+        result_of(CreateDownloadLink(settings(), "f1"), response(301, location=location))
+    assert f"HTTP 301, a redirect {shown}" in str(refused.value)
