@@ -91,9 +91,9 @@ class Attempt(Generic[T]):
         found = operation.find(reading)
         if found is not None:  # a message may repeat a token that is in the response
             reading = replace(reading, secrets=(*self._secrets, *operation.secrets_of(found)))
-        signal = signals.signal_of(reading, operation, found)
+        signal = signals.signal_of(reading, operation, has_result=found is not None)
         if signal is None:
-            return operation.result(reading) if found is None else found
+            return operation.result(reading, found)
         if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
         return self._error(signal, reading.status_text, reading)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from airflow_provider_cloudstore import exceptions
@@ -91,16 +91,16 @@ class Operation(Generic[T]):
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         return Request(self.method, url, headers, encoded.encode("ascii"))
 
-    def find(self, reading: Reading) -> T | None:
-        """Return the result if the response contains what the operation asked for, such as a token; otherwise None.
+    def find(self, reading: Reading) -> Any:
+        """Return what the operation asked for, such as a token, if it is in the response; otherwise None.
 
         If it is found, a field ``error`` beside it counts as a warning.
         """
         return None
 
-    def result(self, reading: Reading) -> T:
-        """Return the result of a successful response in which :meth:`find` finds nothing, unless it must."""
-        raise NotImplementedError
+    def result(self, reading: Reading, found: Any) -> T:
+        """Return the result of a success; by default, what :meth:`find` found."""
+        return cast("T", found)
 
     def secrets_of(self, result: T) -> tuple[Secret, ...]:
         """Return the credentials in a result."""
@@ -162,7 +162,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         super().__init__(settings, folder_id)
         self._ignore_missing = ignore_missing
 
-    def result(self, reading: Reading, existed: bool | None = True) -> FolderDeletion:
+    def result(self, reading: Reading, found: None = None, existed: bool | None = True) -> FolderDeletion:
         """Return the deletion, with the service's response."""
         return FolderDeletion(self.subject, extraction.moment(reading.response.sent_at), reading.storable_data(), existed)
 
@@ -173,7 +173,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         """
         if not (self._ignore_missing or in_doubt) or not isinstance(reading.data, dict):
             return None
-        return self.result(reading, None if in_doubt else False)
+        return self.result(reading, existed=None if in_doubt else False)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -207,14 +207,13 @@ class UploadFromUrl(Operation[RemoteUpload]):
         self.may_be_repeated = retry_unknown_outcome
         self.must_find = "file id at the path in extra 'file_id_path'" if settings.needs_file_id else ""
 
-    def find(self, reading: Reading) -> RemoteUpload | None:
-        """Return the queued upload if the response has the file's id."""
-        file_id = extraction.find_file_id(reading)
-        return self.result(reading, file_id) if file_id else None
+    def find(self, reading: Reading) -> str | None:
+        """Return the file's id."""
+        return extraction.find_file_id(reading)
 
-    def result(self, reading: Reading, file_id: str = "") -> RemoteUpload:
-        """Return the queued upload, with the service's response."""
-        sent = extraction.moment(reading.response.sent_at)
+    def result(self, reading: Reading, found: str | None) -> RemoteUpload:
+        """Return the queued upload, with the file's id, if it was found, and the service's response."""
+        file_id, sent = found or "", extraction.moment(reading.response.sent_at)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.storable_data(file_id))
 
 
