@@ -58,5 +58,5 @@ class Retries:
         return pause
 
     def _backoff(self) -> float:
-        doublings = min(self.count - 1, 10)  # 2**1024 would not fit in a float
+        doublings = min(self.count - 1, 1000)  # 2**1024 would not fit in a float
         return random.uniform(0, min(_MAX_BACKOFF, _INITIAL_BACKOFF * 2**doublings))
