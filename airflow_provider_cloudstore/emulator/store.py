@@ -60,7 +60,7 @@ class Store:
 
     def queue_upload(self, url: str, folder_id: str) -> StoredFile:
         """Queue a fetch; it runs after the response is sent."""
-        stored = StoredFile(f"f{secrets.randbits(48)}", folder_id, url, url.partition("?")[0].rpartition("/")[2])
+        stored = StoredFile(_new_id(), folder_id, url, url.partition("?")[0].rpartition("/")[2])
         self.files[stored.file_id] = stored
         self._fetches.append(asyncio.get_running_loop().create_task(self._fetch(stored)))
         return stored
@@ -69,8 +69,9 @@ class Store:
         """The file of a name to upload from."""
         return self.sources.get(name, f"name\n{name}\n".encode())
 
-    def put_file(self, content: bytes, file_id: str, folder_id: str = UPLOAD_FOLDER) -> StoredFile:
-        """Store a file without an upload."""
+    def put_file(self, content: bytes, file_id: str = "", folder_id: str = UPLOAD_FOLDER) -> StoredFile:
+        """Store a file without an upload, with a new id unless one is given."""
+        file_id = file_id or _new_id()
         if folder_id:
             self.put_folder(folder_id)
         self.files[file_id] = StoredFile(file_id, folder_id, "put", file_id, "stored", content)
@@ -96,7 +97,7 @@ class Store:
 
     def put_folder(self, folder_id: str = "", name: str = "") -> str:
         """Return the id of a folder, created when needed; without an id a new folder."""
-        folder_id = folder_id or f"f{secrets.randbits(48)}"
+        folder_id = folder_id or _new_id()
         self.folders.setdefault(folder_id, name or folder_id)
         return folder_id
 
@@ -117,3 +118,7 @@ class Store:
             ],
             "tokens": [asdict(token) | {"expires_at": token.expires_at.isoformat()} for token in self.tokens.values()],
         }
+
+
+def _new_id() -> str:
+    return f"f{secrets.randbits(48)}"

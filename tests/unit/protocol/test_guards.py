@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from airflow_provider_cloudstore.exceptions import InvalidInputError
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
 from airflow_provider_cloudstore.protocol.operations import OPERATIONS, CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
-from tests.support import examples, settings
+from tests.support import VALUES, examples, settings
 
 ROOTS = [
     "0", "00", "0.0", "0x0", "0_0", "0e5", "0x0p3", "/0/", "\u0660", "\uff10", "\u96f6", "\u24ea",
@@ -42,6 +42,11 @@ ORDINARY = [
 NOTHING = ["", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>", "[]", "{}"]
 
 
+def given_first(operation: type[Operation[Any]], value: Any) -> Operation[Any]:
+    """An operation with ``value`` as its first argument."""
+    return operation(settings(), value, *map(VALUES.get, list(operation.own_parameters)[1:]))
+
+
 @pytest.mark.parametrize(
     "folder_id",
     [
@@ -63,7 +68,7 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
         InvalidInputError,
         match=f"^{operation.name}: {next(iter(operation.own_parameters))} is .* a template renders when its source is missing",
     ):
-        operation(settings(), value)
+        given_first(operation, value)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -79,7 +84,7 @@ def test_nor_is_what_a_template_renders_from_nothing(operation: type[Operation[A
 )  # fmt: skip
 def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]], value: Any, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says) as refused:
-        operation(settings(), value)
+        given_first(operation, value)
     assert "hunter2" not in str(refused.value)
 
 
@@ -90,7 +95,7 @@ def test_a_value_that_cannot_be_sent_is_refused(operation: type[Operation[Any]],
 def test_what_holds_more_than_an_id_is_refused_with_what_to_pass_instead(operation: type[Operation[Any]], value: Any) -> None:
     field = next(iter(operation.own_parameters))
     with pytest.raises(InvalidInputError, match=f"{field} ") as refused:
-        operation(settings(), value)
+        given_first(operation, value)
     assert "key='upload')['file_id']" in refused.value.advice
     assert f"expand({field}=...)" in refused.value.advice
 
