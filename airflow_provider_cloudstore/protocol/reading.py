@@ -86,19 +86,14 @@ class Reading:
     def refuses_token(self) -> bool:
         """Whether the body matches ``token_refused_pattern``; without such a pattern, whether the service's words mean that."""
         pattern = self.settings.service.token_refused_pattern
-        return self.matches(pattern) if pattern else self._searches(convention.REFUSED_TOKEN_WORDS, self.texts)
+        return self.matches(pattern) if pattern else any(map(convention.REFUSED_TOKEN_WORDS.search, self.texts))
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
         """Whether a pattern matches anything in the body, as it came, as parsed, or in the service's texts."""
         if pattern is None:
             return False
         as_it_came, as_parsed = self.response.body.decode("utf-8", "replace"), json.dumps(self.data, ensure_ascii=False)
-        return self._searches(pattern, [as_it_came, as_parsed, *self.texts])
-
-    def _searches(self, pattern: re.Pattern[str], texts: list[str]) -> bool:
-        """Search texts for a pattern, unless the response is a web page, or its HTTP status leaves it open what was done."""
-        is_searched = not self.problem and self.data is not None and not 500 <= self.response.status <= 599
-        return is_searched and any(map(pattern.search, texts))
+        return any(map(pattern.search, [as_it_came, as_parsed, *self.texts]))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without secrets."""

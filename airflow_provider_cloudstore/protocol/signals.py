@@ -117,9 +117,11 @@ def signal_of(reading: Reading, operation: Operation[Any], *, has_result: bool) 
 
 def _overruled(signal: Signal, reading: Reading, operation: Operation[Any]) -> Signal:
     not_found = reading.settings.service.not_found_pattern if operation.subject_must_exist else None
-    if reading.refuses_token:
+    # A web page is not the service's, and HTTP 5xx leaves open what was done.
+    is_searched = not reading.problem and reading.data is not None and not 500 <= reading.response.status <= 599
+    if is_searched and reading.refuses_token:
         return TOKEN_REFUSED
-    if reading.matches(not_found):
+    if is_searched and reading.matches(not_found):
         return MISSING
     if signal is MISSING and (not_found or not isinstance(reading.data, dict)):
         return NO_SUCH_PATH
