@@ -118,6 +118,7 @@ class Attempt(Generic[T]):
         message, details = self._message_and_details(reading, signal) if reading else ("", "")
         if details:
             reason = f"{reason}: {details}".rstrip(". ")
+        where = operation.advice_if_missing if signal is signals.WITHOUT_RESULT else ""
         if self.in_doubt and not kind.may_have_effect:
             reason += "; an earlier attempt may have been carried out"
         return kind(
@@ -128,7 +129,7 @@ class Attempt(Generic[T]):
             message=message,
             status=reading.response.status if reading else None,
             retry_after=reading.response.retry_after if reading else None,
-            advice=" ".join(filter(None, (operation.hints.get(kind), signal.advice or kind.default_advice))),
+            advice=" ".join(filter(None, (operation.hints.get(kind), where, signal.advice or kind.default_advice))),
         )
 
     def _message_and_details(self, reading: Reading, signal: Signal) -> tuple[str, str]:

@@ -24,15 +24,13 @@ MESSAGE = Paths.parse(
 INTERNAL_ERROR_WORDS = re.compile(r"\binternal(?![a-z]).{,40}error(?![a-z])|\b(?:internal|database)[ _]?error", re.IGNORECASE)
 """The words of an error that leave it open whether the call was carried out."""
 _CREDENTIAL = r"(?<![a-z])(?:token|(?:api ?)?key|session|credentials)"
-REFUSED_TOKEN_WORDS = re.compile(
-    r"(?s:\A(?!.*(?:\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://)).*?)(?:"
+_REFUSED_TOKEN = re.compile(  # "invalid access token", "the api key has expired", "token_expired"
     rf"\b(?:invalid|bad|expired|wrong)[ _-](?:or expired )?['\"]?(?:access[ _-]|api[ _-]|auth[ _-])?{_CREDENTIAL}\b"
     rf"|{_CREDENTIAL}['\"]?[ _-](?:is |has )?(?:invalid|expired)\b"
-    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b)",
+    r"|\b(?:not logged in|log ?in required|require login|unauthori[sz]ed|unauthenticated|not authori[sz]ed|reauthenticate)\b",
     re.IGNORECASE,
 )
-"""The words of a refused token: "invalid access token", "the api key has expired", "token_expired"; but not "remote server:
-invalid token", because that is what the source of an upload answered to the service."""
+_SOURCE = re.compile(r"\b(?:remote|source|url|fetch\w*|origin|upstream|download)\b|://", re.IGNORECASE)
 
 STATES = ("status", "state", "result")
 FLAGS = ("success", "ok")
@@ -51,6 +49,11 @@ def reports_error(data: Any, *, has_result: bool) -> bool:
     """Whether parsed JSON reports an error; beside a result, a field ``error`` is a warning."""
     signs = _SIGNS if has_result else {**_SIGNS, ERRORS: _says_something}
     return data is False or any(is_error(value) for names, is_error in signs.items() for value in _values_of(data, names))
+
+
+def refuses_token(text: str) -> bool:
+    """Whether the service refuses the token in words; "remote server: invalid token" is what an upload's source said to it."""
+    return bool(_REFUSED_TOKEN.search(text)) and not _SOURCE.search(text)
 
 
 def stated_status(data: Any) -> int | None:

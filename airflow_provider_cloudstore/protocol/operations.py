@@ -53,6 +53,8 @@ class Operation(Generic[T]):
     may ask again."""
     must_find: str = ""
     """What :meth:`find` must find for a response to be a success, such as ``token``; empty if it need not find anything."""
+    advice_if_missing: str = ""
+    """What to do if it is not found."""
     error_if_refused: type[CloudStoreError] = exceptions.AuthenticationError
     """The error if the service refuses the credentials."""
     hints: ClassVar[Mapping[type[CloudStoreError], str]] = {}
@@ -187,6 +189,9 @@ class UploadFromUrl(Operation[RemoteUpload]):
     method, path = "POST", "/file/url_upload_add"
     own_parameters: ClassVar[Mapping[str, Guard]] = {"url": lambda value, _: guards.validate_source_url(value)}
     subject_must_exist = False
+    advice_if_missing = (
+        "If the response has the id, correct extra 'file_id_path'; if the service returns no id, remove that extra."
+    )
     hints: ClassVar = {
         exceptions.OutcomeUnknownError: (
             "The upload may or may not have been queued. Check in the service whether the file arrived; if not, clear the task "
@@ -225,10 +230,8 @@ class CreateDownloadLink(Operation[DownloadLink]):
     own_parameters: ClassVar[Mapping[str, Guard]] = {"file_id": lambda value, _: guards.validate_text(value, "file_id")}
     may_be_repeated = subject_must_exist = may_be_pending = True
     must_find = "token"
+    advice_if_missing = "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
     hints: ClassVar = {
-        exceptions.InvalidResponseError: (
-            "If the response has the token, or a URL that serves as the token, set extra 'token_path' to its place."
-        ),
         exceptions.ServiceError: "If this means that the file is not there (yet), extra 'not_found_pattern' must match it.",
         exceptions.NotFoundError: (
             "A queued file is not found until the service has fetched it: set wait_for_file=True to wait for it."

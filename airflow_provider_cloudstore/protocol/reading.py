@@ -86,7 +86,7 @@ class Reading:
     def refuses_token(self) -> bool:
         """Whether the body matches ``token_refused_pattern``; without such a pattern, whether the service's words mean that."""
         pattern = self.settings.service.token_refused_pattern
-        return self.matches(pattern) if pattern else any(map(convention.REFUSED_TOKEN_WORDS.search, self.texts))
+        return self.matches(pattern) if pattern else any(map(convention.refuses_token, self.texts))
 
     def matches(self, pattern: re.Pattern[str] | None) -> bool:
         """Whether a pattern matches anything in the body, as it came, as parsed, or in the service's texts."""
