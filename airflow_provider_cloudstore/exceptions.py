@@ -216,9 +216,9 @@ class AuthenticationError(RequestRejectedError):
 
     wait = "ends"
     default_advice = (
-        "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. It was read "
-        "once more, and no newer token works; Airflow's retries read it again. If the token comes from POST /authorize, another "
-        "task that asked for a token may have ended it: run fewer of these tasks side by side."
+        "Set the connection's password to a valid access token, and extra 'token_in' to where the service takes it. Airflow's "
+        "retries read the connection again. If the token comes from POST /authorize, another task that asked for a token may "
+        "have ended it: run fewer of these tasks side by side."
     )
 
 

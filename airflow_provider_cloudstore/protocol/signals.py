@@ -25,7 +25,7 @@ class Signal:
     :param error: the class of the error, which declares its consequences and what to do about it; see :func:`error_of`.
     :param reason: what happened; ``{seen}`` stands for what was seen, and ``{missing}`` for what the response lacks. It names
         the connection and its ``{address}`` if these may be wrong.
-    :param advice: what to do, in place of the advice of the class.
+    :param advice: what to do, in place of the advice of the class; the hints of the operation come before it.
     """
 
     error: type[CloudStoreError]

@@ -1,4 +1,7 @@
-"""Waits in the triggerer. The trigger only sends GET requests: it restarts with the triggerer, which would repeat a POST."""
+"""Waits in the triggerer. The trigger only asks for links: it restarts with the triggerer, which would repeat a call.
+
+With the keys of a connection, its hook also asks for a token (``POST /authorize``), which can be repeated.
+"""
 
 from __future__ import annotations
 
