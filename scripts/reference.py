@@ -253,6 +253,13 @@ def hooks_page() -> str:
             table(("method", "what it does", "returns"), map(method_row, methods)),
             "`request` takes these; the parameters of the other methods are those of the [operators](operators.md):",
             table(("parameter of `request`", "meaning"), meanings_of(CloudStoreHook.request)),
+            "## Which calls are sent?",
+            "\n".join(
+                f"- `{one.method} {one.path}` with {' and '.join(f'`{name}`' for name in one.own_parameters)}"
+                for one in OPERATIONS
+            ),
+            "A POST sends a form and the header `Authorization: Bearer TOKEN`. A GET sends a query. "
+            "Declare what your service does differently with [extras](../operate/connection.md#extras).",
             "## How do you use CloudStoreAsyncHook?",
             HOOKS_TWIN,
             "## Which functions are there beside the hooks?",
