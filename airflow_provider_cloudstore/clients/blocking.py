@@ -22,7 +22,6 @@ from requests.structures import CaseInsensitiveDict
 
 from airflow_provider_cloudstore.clients.reasons import causes_of, failure_in_doubt, failure_unsent, tunnel_refused
 from airflow_provider_cloudstore.clients.route import MAX_IDLE, ca_bundle, proxy_for
-from airflow_provider_cloudstore.exceptions import TASK_ENDED
 from airflow_provider_cloudstore.protocol import http
 from airflow_provider_cloudstore.protocol.call import attempts_of
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
@@ -76,9 +75,6 @@ class BlockingClient(AbstractContextManager["BlockingClient"]):
         except StopIteration as done:
             result: T = done.value
             return result
-        except TASK_ENDED as error:
-            attempts.throw(error)  # if Airflow ended the task between two steps, the loop says what that means
-            raise
 
     def renew(self, old: Secret) -> bool:
         """Renew the settings, unless another thread has replaced the old token; return whether there is another token."""

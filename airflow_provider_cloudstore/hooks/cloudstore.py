@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from airflow_provider_cloudstore.compat import BaseHook, form_widgets
-from airflow_provider_cloudstore.exceptions import CloudStoreError, NotFoundError
+from airflow_provider_cloudstore.exceptions import TASK_ENDED, CloudStoreError, NotFoundError
 from airflow_provider_cloudstore.hooks.connection import (
     amask,
     exchange_keys,
@@ -19,7 +19,9 @@ from airflow_provider_cloudstore.hooks.connection import (
     read_connection_async,
 )
 from airflow_provider_cloudstore.protocol.authorize import Authorize
+from airflow_provider_cloudstore.protocol.call import Attempt
 from airflow_provider_cloudstore.protocol.custom_call import CustomCall
+from airflow_provider_cloudstore.protocol.http import TransportFailure
 from airflow_provider_cloudstore.protocol.operations import CreateDownloadLink, DeleteFolder, Operation, UploadFromUrl
 from airflow_provider_cloudstore.protocol.settings import CONN_TYPE, NO_TOKEN, Settings
 from airflow_provider_cloudstore.provider_info import DEFAULT_CONN_ID, UI_FIELD_BEHAVIOUR, connection_form
@@ -221,12 +223,21 @@ class CloudStoreHook(BaseHook):
 def _perform(
     client: BlockingClient, kind: Callable[..., Operation[T]], *arguments: Any, max_attempts: int = 0, **options: Any
 ) -> T:
-    """Perform an operation, and mask the credentials in its arguments and its result."""
+    """Perform an operation, and mask the credentials in its arguments and its result.
+
+    :raises OutcomeUnknownError: also if Airflow ends the task during a call that must not be repeated, so that it is not retried.
+    """
     operation = kind(client.settings, *arguments, **options)
     mask(operation.secrets)
-    result = client.perform(operation, max_attempts=max_attempts)
-    mask(operation.secrets_of(result))
-    return result
+    try:
+        result = client.perform(operation, max_attempts=max_attempts)
+        mask(operation.secrets_of(result))
+        return result
+    except TASK_ENDED as error:
+        if operation.may_be_repeated:
+            raise
+        ended = TransportFailure(sent=True, reason=f"the task ended with {type(error).__name__}")
+        raise Attempt(operation, client.settings).without_response(ended) from None
 
 
 def _download(client: BlockingClient, file_id: str, target: Any, expected_sha256: str | None) -> DownloadedFile:

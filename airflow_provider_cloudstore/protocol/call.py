@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_provider_cloudstore.exceptions import TASK_ENDED, AuthenticationError, CloudStoreError
+from airflow_provider_cloudstore.exceptions import AuthenticationError, CloudStoreError
 from airflow_provider_cloudstore.protocol import signals
 from airflow_provider_cloudstore.protocol.http import Request, Response, TransportFailure
 from airflow_provider_cloudstore.protocol.operations import Operation
@@ -44,8 +44,7 @@ def attempts_of(
 
     :param max_attempts: how many attempts may be made; 0 for what the connection says.
     :param permit: waits until the next request may be sent.
-    :raises CloudStoreError: if the operation failed, and no attempt is left; an ``OutcomeUnknownError`` also if Airflow ended the
-        task while a request that must not be repeated was sent.
+    :raises CloudStoreError: if the operation failed, and no attempt is left.
     """
     retries, has_renewed = Retries(client.settings, max_attempts), False
     yield client.renew(NO_TOKEN)  # a connection with keys has no token before its first call
@@ -54,14 +53,9 @@ def attempts_of(
         if permit:
             yield permit()
         attempt = Attempt(operation, client.settings, retries.count, retries.in_doubt)
-        try:
-            ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
-            if not isinstance(ended, CloudStoreError):
-                return ended
-        except TASK_ENDED as error:
-            if operation.may_be_repeated:
-                raise
-            ended = attempt.without_response(TransportFailure(sent=True, reason=f"the task ended with {type(error).__name__}"))
+        ended = attempt.interpret((yield client.send(operation.request(attempt.settings))))
+        if not isinstance(ended, CloudStoreError):
+            return ended
         if isinstance(ended, AuthenticationError) and not has_renewed:
             has_renewed = yield client.renew(attempt.settings.access_token)
             if has_renewed:
@@ -88,12 +82,11 @@ class Attempt(Generic[T]):
         if isinstance(outcome, TransportFailure):
             return self.without_response(outcome)
         operation, reading = self.operation, read(outcome, self.settings, self._secrets)
-        found = operation.find(reading)
-        if found is not None:  # a message may repeat a token that is in the response
-            reading = replace(reading, secrets=(*self._secrets, *operation.secrets_of(found)))
-        signal = signals.signal_of(reading, operation, has_result=found is not None)
+        if (found := operation.find(reading)) is not None:  # a message may repeat a token that is in the response
+            reading = replace(reading, found=found, secrets=(*self._secrets, *operation.secrets_of(found)))
+        signal = signals.signal_of(reading, operation)
         if signal is None:
-            return operation.result(reading, found)
+            return operation.result(reading)
         if signal is signals.MISSING and (done := operation.result_of_missing(reading, in_doubt=self.in_doubt)):
             return done
         return self._error(signal, reading.status_text, reading)

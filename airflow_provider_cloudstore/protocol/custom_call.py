@@ -53,6 +53,6 @@ class CustomCall(Operation[Json]):
         super().__init__(settings, others=parameters)
         self.subject = next(iter(self.arguments.values()), "")
 
-    def result(self, reading: Reading, found: None) -> Json:
+    def result(self, reading: Reading) -> Json:
         """Return the parsed body."""
         return reading.storable_data(max_bytes=math.inf)

@@ -100,9 +100,9 @@ class Operation(Generic[T]):
         """
         return None
 
-    def result(self, reading: Reading, found: Any) -> T:
+    def result(self, reading: Reading) -> T:
         """Return the result of a success; by default, what :meth:`find` found."""
-        return cast("T", found)
+        return cast("T", reading.found)
 
     def secrets_of(self, result: T) -> tuple[Secret, ...]:
         """Return the credentials in a result."""
@@ -164,7 +164,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         super().__init__(settings, folder_id)
         self._ignore_missing = ignore_missing
 
-    def result(self, reading: Reading, found: None = None, existed: bool | None = True) -> FolderDeletion:
+    def result(self, reading: Reading, existed: bool | None = True) -> FolderDeletion:
         """Return the deletion, with the service's response."""
         return FolderDeletion(self.subject, extraction.moment(reading.response.sent_at), reading.storable_data(), existed)
 
@@ -175,7 +175,7 @@ class DeleteFolder(Operation[FolderDeletion]):
         """
         if not (self._ignore_missing or in_doubt) or not isinstance(reading.data, dict):
             return None
-        return self.result(reading, existed=None if in_doubt else False)
+        return self.result(reading, None if in_doubt else False)
 
 
 class UploadFromUrl(Operation[RemoteUpload]):
@@ -216,9 +216,9 @@ class UploadFromUrl(Operation[RemoteUpload]):
         """Return the file's id."""
         return extraction.find_file_id(reading)
 
-    def result(self, reading: Reading, found: str | None) -> RemoteUpload:
+    def result(self, reading: Reading) -> RemoteUpload:
         """Return the queued upload, with the file's id, if it was found, and the service's response."""
-        file_id, sent = found or "", extraction.moment(reading.response.sent_at)
+        file_id, sent = reading.found or "", extraction.moment(reading.response.sent_at)
         return RemoteUpload(file_id, self.redacted(reading.secrets), sent, reading.storable_data(file_id))
 
 

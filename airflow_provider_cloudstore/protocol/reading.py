@@ -6,6 +6,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
@@ -28,6 +29,7 @@ class Reading:
     :param data: the parsed JSON; the text if the body is not JSON; None if it is empty. The data may contain secrets.
     :param problem: the reason why the body cannot come from the service itself; empty if it can.
     :param secrets: the secrets that no message and no stored value may contain.
+    :param found: what the operation asked for, such as a token, if it is in the response; otherwise None.
     """
 
     response: Response
@@ -35,6 +37,7 @@ class Reading:
     data: Json = field(repr=False, default=None)
     problem: str = ""
     secrets: tuple[Secret, ...] = ()
+    found: Any = field(repr=False, default=None)
 
     @property
     def is_2xx(self) -> bool:

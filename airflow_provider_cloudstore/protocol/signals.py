@@ -101,15 +101,13 @@ def of_status(status: int) -> Signal:
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, IN_DOUBT)
 
 
-def signal_of(reading: Reading, operation: Operation[Any], *, has_result: bool) -> Signal | None:
+def signal_of(reading: Reading, operation: Operation[Any]) -> Signal | None:
     """Return the signal of a response; None if it is a success.
 
     First, status and body decide, by the numbered rules in docs/operate/responses.md. Then the service's patterns may overrule
     an error, unless it leaves an upload in doubt.
-
-    :param has_result: whether :meth:`Operation.find` found what the operation asked for.
     """
-    signal = _of_2xx(reading, operation, has_result=has_result) if reading.is_2xx else _of_other_status(reading)
+    signal = _of_2xx(reading, operation) if reading.is_2xx else _of_other_status(reading)
     if signal is None or error_of(signal, operation) is exceptions.OutcomeUnknownError:
         return signal
     return _overruled(signal, reading, operation)
@@ -136,29 +134,29 @@ def _of_other_status(reading: Reading) -> Signal:
     return of_status(response.status)  # rule 1
 
 
-def _of_2xx(reading: Reading, operation: Operation[Any], *, has_result: bool) -> Signal | None:
+def _of_2xx(reading: Reading, operation: Operation[Any]) -> Signal | None:
     if reading.problem:
         return NOT_A_RESPONSE
-    lacks_result = bool(operation.must_find) and not has_result
+    lacks_result = bool(operation.must_find) and reading.found is None
     is_pending = reading.response.status == 202 or convention.is_pending(reading.data)
     if lacks_result and is_pending and operation.may_be_pending:  # rule 2
         return NOT_YET
-    if _is_error(reading, operation, has_result=has_result):
-        return _of_reported_error(reading, operation, has_result=has_result)
+    if _is_error(reading, operation):
+        return _of_reported_error(reading, operation)
     return WITHOUT_RESULT if lacks_result else None  # rule 7, or a success
 
 
-def _of_reported_error(reading: Reading, operation: Operation[Any], *, has_result: bool) -> Signal:
-    if has_result and not operation.may_be_repeated:  # rule 3
+def _of_reported_error(reading: Reading, operation: Operation[Any]) -> Signal:
+    if reading.found is not None and not operation.may_be_repeated:  # rule 3
         return ERROR_WITH_ID
     if any(map(convention.INTERNAL_ERROR_WORDS.search, reading.texts)):  # rule 4
         return IN_DOUBT
     return of_status(reading.stated_status) if reading.stated_status else STATED_ERROR  # rules 5 and 6
 
 
-def _is_error(reading: Reading, operation: Operation[Any], *, has_result: bool) -> bool:
+def _is_error(reading: Reading, operation: Operation[Any]) -> bool:
     """Whether a 2xx response reports an error, according to ``success_when`` or else to the convention."""
     condition = reading.settings.service.condition_of(operation.key)
     if condition and reading.response.body.strip() and not isinstance(reading.data, str):
         return not condition.holds(reading.data)
-    return convention.reports_error(reading.data, has_result=has_result)
+    return convention.reports_error(reading.data, has_result=reading.found is not None)
