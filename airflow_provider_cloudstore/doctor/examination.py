@@ -63,7 +63,8 @@ class Answer:
         if wanted and not (self.error and isinstance(as_upload, exceptions.CloudStoreError)):
             yield "the service's error was read as a success; set extra 'success_when'"
         if self.error and not (wanted and isinstance(self.error, wanted)):
-            is_declarable = wanted and not self.reading.problem and not isinstance(self.error, exceptions.AuthenticationError)
+            has_words = self.reading.data is not None and not self.reading.problem
+            is_declarable = wanted and has_words and not isinstance(self.error, exceptions.AuthenticationError)
             todo = f"Extra '{extra}' must match if it says so; else check the path" if is_declarable else self.error.advice
             yield f"{self.name}: {type(self.error).__name__}. {todo}"
         if self.name == "link" and not (self.error or self.result.url_with_token):
@@ -95,10 +96,9 @@ class Answer:
             shown = _QUERY.sub(rf"\1{MASK}", redact(exceptions.one_line(text), known))
             fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
         missed = [f"no {extra.removesuffix('_path')} found by extra '{extra}'" for extra in read if not read[extra]]
-        request = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
-        status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
-        outcome = type(self.result).__name__
-        return {"request": request, "status": status, "fields": fields, "not_found": missed, "outcome": outcome}
+        sent = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
+        status = redact(self.reading.status_text, known) if isinstance(self.outcome, Response) else self.outcome.reason
+        return {"request": sent, "status": status, "fields": fields, "not_found": missed, "outcome": type(self.result).__name__}
 
 
 def _lead_to(paths: Paths, path: str) -> bool:

@@ -49,7 +49,8 @@ class Reading:
         """The HTTP status for an error message, with a redirect's target, what is wrong with the body, or contradicts a 2xx."""
         seen = f"HTTP {self.response.status}"
         if self.response.status // 100 == 3:
-            target = self.redacted(re.split("[?#]", self.response.headers.get("location", ""))[0])
+            location = self.response.headers.get("location", "")
+            target = "" if "@" in location else self.redacted(re.split("[?#]", location)[0])  # an @ may follow a password
             return f"{seen}, a redirect to {target[:_MAX_MESSAGE_LENGTH]}" if target else f"{seen}, a redirect"
         if self.problem:
             return f"{seen} with {self.problem}"

@@ -68,6 +68,7 @@ def test_a_service_of_its_own_is_read_by_the_extras_that_the_doctor_named(monkey
         ({"file": (200, {"token": LINK_TOKEN})}, "the service's error was read as a success; set extra 'success_when'"),
         ({"file": (200, {"ok": False, "error": "gone"})}, "missing file: ServiceError. Extra 'not_found_pattern' must match"),
         ({"file": (200, "<html>Sign in</html>")}, "missing file: InvalidResponseError. Check that the connection's host"),
+        ({"file": (302, "")}, "missing file: BadRequestError. Redirects are not followed"),
         ({"token": (200, {"ok": False, "error": "no"})}, "wrong token: ServiceError. Extra 'token_refused_pattern' must match"),
         ({"link": (200, {"ticket": LINK_TOKEN})}, "link: InvalidResponseError. If the response has the token"),
         (

@@ -246,7 +246,9 @@ def test_an_upload_that_may_have_arrived_is_unknown_whatever_its_answer_says_of_
 @pytest.mark.parametrize(
     ("location", "shown"),
     [
-        ("https://u:hunter2@new.example.com/x?token=hunter2#hunter2", "to https://***@new.example.com/x (at "),
+        ("https://new.example.com/x?token=hunter2#hunter2", "to https://new.example.com/x (at "),
+        ("//u:hunter2@new.example.com/x", "(at "),
+        ("https://u:hunter#2@new.example.com/x", "(at "),
         (f"/login/{TOKEN}", "to /login/*** (at "),
         ("", "(at "),
     ],
