@@ -198,6 +198,7 @@ class UploadFromUrl(Operation[RemoteUpload]):
             "to send it again. If a second copy does no harm, set retry_unknown_outcome=True."
         ),
         exceptions.TransientServiceError: "The upload may have been queued.",
+        exceptions.NotFoundError: "This is about an id in the upload's parameters, or the path of the call is wrong.",
     }
 
     def __init__(
