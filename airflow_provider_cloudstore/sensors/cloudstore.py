@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cloudstore.compat import AirflowSensorTimeout, BaseSensorOperator
+from airflow_provider_cloudstore.compat import AirflowRescheduleException, AirflowSensorTimeout, BaseSensorOperator
 from airflow_provider_cloudstore.operators.base import CloudStoreOperator, FileLink, context_or_empty
 from airflow_provider_cloudstore.operators.waiting import DEFERRABLE, available_file, poll
 
@@ -56,6 +56,9 @@ class FileAvailableSensor(CloudStoreOperator, BaseSensorOperator):
                 super().execute(context)
             except AirflowSensorTimeout:  # its message names neither the file nor the response
                 raise self._wait.timed_out() from None
+            except AirflowRescheduleException as error:  # Airflow knows no Retry-After
+                error.reschedule_date = max(error.reschedule_date, self._wait.not_before)
+                raise
         return self._wait.file_id
 
     def poke(self, context: Context) -> bool:

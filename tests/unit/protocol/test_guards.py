@@ -43,7 +43,6 @@ NOTHING = ["", "None", "null", "Undefined", "False", "nil", "nan", "NaT", "<NA>"
 
 
 def given_first(operation: type[Operation[Any]], value: Any) -> Operation[Any]:
-    """An operation with ``value`` as its first argument."""
     return operation(settings(), value, *map(VALUES.get, list(operation.own_parameters)[1:]))
 
 

@@ -250,7 +250,6 @@ def test_an_upload_that_may_have_arrived_is_unknown_whatever_its_answer_says_of_
         ("//u:hunter2@new.example.com/x", "(at "),
         ("https://u:hunter#2@new.example.com/x", "(at "),
         (f"/login/{TOKEN}", "to /login/*** (at "),
-        ("", "(at "),
     ],
 )
 def test_a_redirect_is_shown_with_its_target_without_secrets(location: str, shown: str) -> None:
