@@ -146,18 +146,11 @@ class Exchange(AbstractContextManager["Exchange"]):
         except _FAILURES as error:
             return _failure_to_open(error, self._limit)
         self._response = response
-        if response.status_code < 200:
-            # The final response follows this interim response, and would be taken for the response to the next request.
-            return TransportFailure(sent=True, reason="the response is not valid HTTP")
         # A response from a user's own adapter may have only its content, and no raw stream.
         self._body = io.BytesIO(response.content) if response.raw is None else response.raw
-        return Response(
-            response.status_code,
-            {name.lower(): value.strip() for name, value in response.headers.items()},
-            b"",
-            sent,
-            time.time(),
-        )
+        headers = {name.lower(): value.strip() for name, value in response.headers.items()}
+        head = Response(response.status_code, headers, b"", sent, time.time())
+        return TransportFailure(sent=True, reason="the response is not valid HTTP") if head.is_interim else head
 
     def read(self, *, decoded: bool) -> bytes | TransportFailure:
         """Read the next bytes of the body as they arrive; at its end, return empty bytes.

@@ -44,6 +44,11 @@ class Response:
     received_at: float
 
     @property
+    def is_interim(self) -> bool:
+        """Whether another response follows (RFC 9110 section 15.2), which would be taken for the response to the next request."""
+        return self.status < 200
+
+    @property
     def retry_after(self) -> float | None:
         """The seconds to wait, at most a day, from whole seconds or a future HTTP date (RFC 9110 section 10.2.3)."""
         value = self.headers.get("retry-after", "").strip()
