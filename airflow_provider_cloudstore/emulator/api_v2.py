@@ -25,7 +25,7 @@ SOURCES_PATH = "/_emulator/sources"
 
 @dataclass
 class ApiV2:
-    """Sections 4.1 to 4.3 of the document, and three calls that it does not have, for ``hook.request``."""
+    """Sections 4.1 to 4.3 of the document, and calls that it does not have, such as those for ``hook.request``."""
 
     api: ClassVar[str] = "/cloud/api/v2"
     """The path that the calls are below."""
