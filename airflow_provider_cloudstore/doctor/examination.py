@@ -97,7 +97,7 @@ class Answer:
             fields.append((redact(exceptions.one_line(path), known), shown[:199] + "…" * (len(shown) > 199), read_as))
         missed = [f"no {extra.removesuffix('_path')} found by extra '{extra}'" for extra in read if not read[extra]]
         sent = f"{self.name}: {self.operation.method} {service.api_path}{self.operation.path}"
-        status = redact(self.reading.status_text, known) if isinstance(self.outcome, Response) else self.outcome.reason
+        status = f"HTTP {self.outcome.status}" if isinstance(self.outcome, Response) else self.outcome.reason
         return {"request": sent, "status": status, "fields": fields, "not_found": missed, "outcome": type(self.result).__name__}
 
 

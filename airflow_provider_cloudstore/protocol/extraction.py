@@ -84,9 +84,9 @@ def _token(reading: Reading) -> str | None:
     service = reading.settings.service
     candidates: Iterable[Any] = service.token_path.values_in(reading.data)
     if isinstance(text := reading.data, str):
-        is_known = is_pending(text) or reading.refuses_token or reading.matches(service.not_found_pattern)
-        is_message = not reading.is_2xx or len(text) < _MIN_BARE_TOKEN or is_known
-        candidates = [] if is_message else [text]
+        is_possible = reading.is_2xx and not reading.problem and len(text) >= _MIN_BARE_TOKEN and not is_pending(text)
+        is_message = is_possible and (reading.refuses_token or reading.matches(service.not_found_pattern))
+        candidates = [text] if is_possible and not is_message else []
     for token in _texts(candidates, reading.secrets):
         if _URL.match(token) or not re.search(r"\s", token):
             return token

@@ -7,12 +7,14 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urljoin
 
 from airflow_provider_cloudstore.protocol import convention
 from airflow_provider_cloudstore.protocol.http import MAX_BODY_BYTES, Response
 from airflow_provider_cloudstore.protocol.secrets import Secret, redact
 from airflow_provider_cloudstore.protocol.settings import Settings
 from airflow_provider_cloudstore.protocol.storable import MAX_BYTES, storable
+from airflow_provider_cloudstore.protocol.urls import split_url
 from airflow_provider_cloudstore.results import Json
 
 PAGE_TYPES = ("text/html", "application/xhtml")
@@ -49,12 +51,18 @@ class Reading:
         """The HTTP status for an error message, with a redirect's target, what is wrong with the body, or contradicts a 2xx."""
         seen = f"HTTP {self.response.status}"
         if self.response.status // 100 == 3:
-            location = self.response.headers.get("location", "")
-            target = "" if "@" in location else self.redacted(re.split("[?#]", location)[0])  # an @ may follow a password
-            return f"{seen}, a redirect to {target[:_MAX_MESSAGE_LENGTH]}" if target else f"{seen}, a redirect"
+            return f"{seen}, a redirect{self._redirect_target}"
         if self.problem:
             return f"{seen} with {self.problem}"
         return f"{seen} that states {self.stated_status}" if self.stated_status else seen
+
+    @property
+    def _redirect_target(self) -> str:
+        """Where a redirect leads, for an error message: scheme and host alone, because the rest may give access."""
+        with suppress(KeyError, ValueError):  # there is no URL, or it is ambiguous
+            parts = split_url(urljoin(self.settings.base_url, self.response.headers["location"]))
+            return self.redacted(f" to {parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+        return ""
 
     @property
     def key_names(self) -> str:

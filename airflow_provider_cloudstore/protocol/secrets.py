@@ -116,7 +116,6 @@ _MIN_PART_LENGTH = 8  # a shorter secret may be part of another value by chance
 _SAFE_CHARACTERS = ("", "/", "!#$%&'()*+,/:;=?@[]~", "?/:@-._~!$'()*,")
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 _PARAMETER = re.compile(r"([?&#;]([\w.%-]+)=)([^&#;\s\"'<>]+)")  # in ?a=1&sig=2: "&sig=", "sig" and "2"
-_WITHOUT_SCHEME = re.compile(r"[\w-]+(\.[\w-]+)+/[\w./-]*")  # example.com/report.csv
 _USER_INFO = re.compile(r"://[^/\s@\"'<>]+@")  # in ftp://user:pass@host: "://user:pass@"
 
 
@@ -172,14 +171,11 @@ def _redacted_parameter(found: re.Match[str]) -> str:
 
 
 def redact_url(url: str) -> str:
-    """Mask possible credentials in ``url``: user info, query and fragment.
-
-    Text that is not a clear URL is masked completely, unless it is plainly a host and a path whose scheme is missing.
-    """
+    """Mask possible credentials in ``url``: user info, query and fragment. Text that is not a clear URL is masked completely."""
     try:
         parts = split_url(url)
     except AmbiguousUrlError:
-        return url if _WITHOUT_SCHEME.fullmatch(url) else MASK
+        return MASK
     _, at, address = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{address}" if at else address
     return urlunsplit((parts.scheme, netloc, parts.path, MASK if parts.query else "", MASK if parts.fragment else ""))

@@ -62,9 +62,6 @@ def test_a_value_that_repeats_a_secret_is_recognized_and_a_short_secret_as_a_who
         ("https://host/path/file.csv", "https://host/path/file.csv"),
         ("https://host:8443/path?sig=abc&x=1", "https://host:8443/path?***"),
         ("ftp://user:pass@host/file#frag", "ftp://***@host/file#***"),
-        ("example.com/file.csv", "example.com/file.csv"),
-        ("example.com/file.csv?sig=abc", "***"),
-        ("user:pass@example.com/file.csv", "***"),
     ],
 )
 def test_a_url_is_shown_without_what_gives_access(url: str, shown: str) -> None:
